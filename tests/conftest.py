@@ -8,7 +8,7 @@ import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from tests.support.postgres import remove_template_cluster
-from tests.support.preloaded_choirctl import stop_server
+from tests.support.preloaded_choirctl import stop_servers
 from tests.support.rewritten_bytecode import rewrite_test_modules
 from tests.support.scheduling import FileScheduler, sort_key
 from tests.support.state_machines import register_profiles
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_unconfigure() -> None:
     """Remove temporary data, also in a worker."""
     remove_template_cluster()
-    stop_server()
+    stop_servers()
 
 
 def pytest_collection_finish() -> None:

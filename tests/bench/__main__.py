@@ -158,19 +158,19 @@ def main() -> None:
         results.streaming_cpu = asyncio.run(measure_cpu(stack))
         measure_starts(stack, results)
     results.first_token = asyncio.run(measure_first_token())
-    with running_stack(prepare=unlimited_budgets_config) as stack:
+    with running_stack(prepare=unlimited_budgets_config, like_user=True) as stack:
         for model_ms in MODEL_MS:
             figures = asyncio.run(measure_busy_edge(stack, model_ms))
             results.busy_edge[f"{model_ms} ms"] = figures
-    with running_stack(prepare=uncompacted_config) as stack:
+    with running_stack(prepare=uncompacted_config, like_user=True) as stack:
         results.prefix_share["never compacted"] = asyncio.run(talk_and_measure(stack))
-    with running_stack(prepare=compacting_config) as stack:
+    with running_stack(prepare=compacting_config, like_user=True) as stack:
         asyncio.run(long_session(stack, results))
     results.heartbeats = asyncio.run(measure_heartbeats())
     browsing(results)
     results.gateway = asyncio.run(measure_gateway())
     if not options.quick:
-        with running_stack(prepare=fifty_agents_config) as stack:
+        with running_stack(prepare=fifty_agents_config, like_user=True) as stack:
             results.throughput = asyncio.run(measure_throughput(stack))
     results.write(options.out)
     show(results)

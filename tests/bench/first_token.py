@@ -44,7 +44,7 @@ async def measure_first_token() -> FirstTokenFigures:
             config["summary_timeout_ms"] = 0
             path.write_text(json.dumps(config))
 
-        async with running_stack_in_thread(prepare=prepare) as stack:
+        async with running_stack_in_thread(prepare=prepare, like_user=True) as stack:
             return await _compare(stack, model)
 
 

@@ -22,6 +22,8 @@ import choirctl.chat.terminal_chat  # loaded by `chat` only on a terminal
 import choirctl.output.failures  # noqa: F401 - loaded by `main` only when a command fails
 from choirctl.__main__ import main
 from choirctl.app import COMMANDS, build_app
+from tests.support.forked_services import fork_services
+from tests.support.preloaded_choirctl import SERVICES_TOO
 
 DESCRIPTORS = 4
 
@@ -121,6 +123,8 @@ if __name__ == "__main__":
     if os.fork():
         os._exit(0)
     os.setsid()
+    if sys.argv[2:] == [SERVICES_TOO]:
+        fork_services()
     with socket.socket(fileno=int(sys.argv[1])) as control_socket:
         control_socket.set_inheritable(False)
         serve(control_socket)

@@ -1,9 +1,10 @@
 """Run commands of choirctl without loading its modules each time: in forks of a process that has them.
 
-A start of choirctl takes 0.4 s of processor time before it does anything. Each test process has one server of
-its own (`choirctl_server`), which ends with it. `up` in the foreground runs the real program, because the
-stack would be a child of the server. `--show-completion` does, too: it looks for the shell among its
-ancestors. Tests about the program itself (its start, signals, Ctrl-C) use `CHOIRCTL`.
+A start of choirctl takes 0.4 s of processor time before it does anything. Each test process has a server of
+its own (`choirctl_server`), which ends with it, and another one for `up`, which also has the services'
+modules (`forked_services`). `up` in the foreground runs the real program, because the stack would be a child
+of the server. `--show-completion` does, too: it looks for the shell among its ancestors. Tests about the
+program itself (its start, signals, Ctrl-C) use `CHOIRCTL`.
 """
 
 import contextlib
@@ -29,6 +30,7 @@ from tests.support.shared_postgres import no_subreaper
 
 CHOIRCTL = Path(sys.executable).parent / "choirctl"
 ROOT = Path(__file__).parents[2]
+SERVER, SERVICES_TOO = "tests.support.choirctl_server", "--services"
 WITHIN_S = 120.0
 COLUMNS, ROWS = 120, 50
 
@@ -140,9 +142,10 @@ class ForkedCommand:
 
 
 class _Server:
-    """The server of this process, started when it is first needed."""
+    """A server of this process, started with `options` when it is first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self._options = options
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
 
@@ -158,7 +161,7 @@ class _Server:
         with theirs, no_subreaper():
             # returns once the server has detached itself
             subprocess.run(
-                [sys.executable, "-m", "tests.support.choirctl_server", str(theirs.fileno())],
+                [sys.executable, "-m", SERVER, str(theirs.fileno()), *self._options],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -179,13 +182,20 @@ class _Server:
 
 
 _server = _Server()
-stop_server = _server.stop
+_server_with_services = _Server(SERVICES_TOO)
+
+
+def stop_servers() -> None:
+    """End the servers of this process that were started."""
+    _server.stop()
+    _server_with_services.stop()
 
 
 def _start(words: tuple[str, ...], env: Mapping[str, str], *streams: int) -> ForkedCommand:
     ours, theirs = socket.socketpair()
+    server = _server_with_services if "up" in words else _server
     with theirs:
-        _server.hand_over(theirs.fileno(), *streams)
+        server.hand_over(theirs.fileno(), *streams)
     ours.sendall(json.dumps([words, dict(env), str(Path.cwd())]).encode() + b"\n")
     return ForkedCommand(ours, words)
 

@@ -239,8 +239,8 @@ def running_stack(
 ) -> Iterator[EmbeddedStack]:
     """Start a stack in a new state directory and remove it afterwards; `prepare` may edit its config.json.
 
-    Its database is a copy of the template cluster, and choirctl is not loaded again for each command. With
-    `like_user`, `up` does all of it, as on a user's machine.
+    Its database is a copy of the template cluster, and choirctl and the services run in forks of processes
+    that have their modules. With `like_user`, `up` does all of it, as on a user's machine.
     """
     # not in pytest's temporary directory: a Unix socket path has 107 bytes at most
     home = Path(tempfile.mkdtemp(prefix="choir-"))
@@ -284,9 +284,11 @@ async def running_stack_in_thread(
     score: Path | None = None,
     env: Mapping[str, str] | None = None,
     prepare: Callable[[Path], None] | None = None,
+    *,
+    like_user: bool = False,
 ) -> AsyncIterator[EmbeddedStack]:
     """Run `running_stack` in a thread, for tests whose event loop serves fakes that the stack connects to."""
-    running = running_stack(score, env, prepare)
+    running = running_stack(score, env, prepare, like_user=like_user)
     stack = await asyncio.to_thread(running.__enter__)
     try:
         yield stack

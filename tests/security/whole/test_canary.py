@@ -233,6 +233,7 @@ async def test_no_canary_is_anywhere(tmp_path: Path) -> None:
                 score,
                 env={"CHOIR_LOG_LEVEL": "debug", "OTEL_EXPORTER_OTLP_ENDPOINT": url},
                 prepare=lambda home: fill_every_slot(home, url),
+                like_user=True,  # /proc shows the environment of each service as it was started
             ) as stack,
         ):
             said: list[str] = []

@@ -1,0 +1,150 @@
+"""Start Choir's services in forks of a process that has their modules, instead of importing them each time.
+
+The imports of one stack take eight seconds of processor time. `fork_services` changes how this process and
+its forks start a service: `python -P -m choir_control` becomes a fork that runs the same module. Parent,
+session, user, environment variables, standard streams and inherited descriptors are the same. Differences:
+/proc shows the command line and environment of the first process, and memory pages are shared with it.
+"""
+
+import asyncio
+import fcntl
+import gc
+import importlib
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from choir_local import child_start
+
+SERVICES = (
+    *("choir_local", "choir_local.rehearsal", "choir_browser", "choir_gateway", "choir_memory"),
+    "choir_control",
+)
+INTERPRETER = [sys.executable, "-P", "-m"]
+CHILD_START = [sys.executable, "-I", "-S", child_start.__file__]
+FIRST_FREE = 3
+"""The lowest descriptor that is no standard stream."""
+_former_streams: list[object] = []
+"""Kept: an object that is freed would print what it has buffered and close a descriptor of ours."""
+
+_execute = subprocess._fork_exec  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStart:
+    """A command line that starts a service, perhaps by way of `choir_local.child_start`."""
+
+    module: str
+    arguments: tuple[str, ...]
+    parent: int | None = None
+    death_signal: int = 0
+    identity: str = ""
+
+
+def fork_services() -> None:
+    """Import the services here, and start them in forks from now on."""
+    for module in SERVICES:
+        importlib.import_module(f"{module}.__main__")
+    subprocess._fork_exec = _fork_or_execute  # type: ignore[attr-defined]
+
+
+def parse_service_start(words: Sequence[str]) -> ServiceStart | None:
+    """Return which service a command line starts, or None if it starts another program."""
+    line = list(words)
+    wrapper: list[str] = []
+    if line[: len(CHILD_START)] == CHILD_START:
+        line = line[len(CHILD_START) :]
+        wrapper, line = line[:3], line[3:]
+    module, arguments = "".join(line[3:4]), line[4:]
+    if line[:3] != INTERPRETER or module not in SERVICES:
+        return None
+    if not wrapper:
+        return ServiceStart(module, tuple(arguments))
+    parent, death_signal, identity = wrapper
+    return ServiceStart(module, tuple(arguments), int(parent), int(death_signal), identity)
+
+
+def _fork_or_execute(
+    args: Sequence[str], executables: object, close_fds: bool, kept: Sequence[int],
+    cwd: str | None, env: Sequence[bytes] | None, stdin: int, _p2c: int, _c2p: int, stdout: int,
+    _err: int, stderr: int, _status: int, status: int, restore_signals: bool, new_session: bool,
+    *more: Any,
+) -> int:  # fmt: skip
+    """Do what `_posixsubprocess.fork_exec` does, with the same arguments."""
+    start = parse_service_start([os.fsdecode(word) for word in args])
+    if start is None:
+        pid: int = _execute(
+            args, executables, close_fds, kept, cwd, env, stdin, _p2c, _c2p, stdout,
+            _err, stderr, _status, status, restore_signals, new_session, *more,
+        )  # fmt: skip
+        return pid
+    pid = os.fork()
+    if pid == 0:
+        try:
+            gc.freeze()  # for the same reason as `_former_streams`
+            _take_streams((stdin, stdout, stderr), [fd for fd in kept if fd != status])
+            if new_session:
+                os.setsid()
+            os.chdir(cwd or ".")
+            _replace_environment(env)
+            _run(start)
+        finally:
+            os._exit(255)
+    return pid
+
+
+def _take_streams(streams: Sequence[int], kept: Iterable[int]) -> None:
+    """Make these the standard streams, and close all descriptors but these and `kept`."""
+    high = [fd if fd < 0 else fcntl.fcntl(fd, fcntl.F_DUPFD, FIRST_FREE) for fd in streams]
+    for number, fd in enumerate(high):
+        if fd >= 0:
+            os.dup2(fd, number)
+    begin = FIRST_FREE
+    for fd in sorted(kept):
+        os.closerange(begin, fd)
+        begin = fd + 1
+    os.closerange(begin, os.sysconf("SC_OPEN_MAX"))
+    _former_streams.append((sys.stdin, sys.stdout, sys.stderr))
+    sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
+
+
+def _replace_environment(env: Sequence[bytes] | None) -> None:
+    if env is not None:
+        os.environb.clear()
+        os.environb.update(entry.split(b"=", 1) for entry in env)  # type: ignore[arg-type,misc]
+        time.tzset()
+
+
+def _run(start: ServiceStart) -> NoReturn:
+    """Run a service as a new interpreter would; exit with its code."""
+    asyncio.set_event_loop(None)
+    asyncio._set_running_loop(None)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = [start.module, *start.arguments]
+    del sys.modules[f"{start.module}.__main__"]
+    try:
+        if start.parent is not None:
+            child_start.start(start.parent, start.death_signal, start.identity, [])
+        runpy.run_module(start.module, run_name="__main__", alter_sys=True)
+        code: object = 0
+    except SystemExit as ended:
+        code = ended.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    if code is not None and not isinstance(code, int):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
