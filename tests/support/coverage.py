@@ -74,7 +74,9 @@ def commands_of(tree: ast.Module) -> Iterator[tuple[str, ...]]:
     """Yield the words of each command that a test function of a module runs successfully."""
     shell = any(isinstance(node, ast.ImportFrom) and node.module == SHELL for node in tree.body)
     for test in tree.body if shell else ():
-        if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
+        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith(
+            "test_"
+        ):
             for node in ast.walk(test):
                 match node:
                     case ast.Call(func=ast.Attribute(attr="succeeds" | "data"), args=args):
