@@ -139,6 +139,8 @@ class Private:
         main = config["agents"]["main"]
         main["repo"] = {"url": self._remote.url("localhost")}
         main["defaults"]["git_identity"] = "dev"
+        push = {"command": "*git push -q origin *"}
+        config["policy"] = [{"action": "allow", "tools": ["choir.exec"], "arguments": push}]
         (home / "config.json").write_text(json.dumps(config))
         secrets = json.loads((home / "secrets.json").read_text())
         secrets["git-dev-token"] = TOKEN

@@ -84,10 +84,26 @@ def find_destinations(tool: str, arguments: JsonObject, *, has_network: bool) ->
     )
 
 
+DEFAULT_RULES: Sequence[PolicyRule] = (
+    PolicyRule(action="ask", tools=("choir.email.send",), why="No rule allows mail to them."),
+    PolicyRule(
+        action="ask",
+        tools=("choir.exec",),
+        arguments={"command": "*git*push*"},
+        why="The command looks like a push to a git repository.",
+    ),
+)
+"""Rules after those of config.json, which are stronger. A command can hide a push from the pattern: it saves
+surprises, and is no wall."""
+
+
 def decide(
     rules: Sequence[PolicyRule], call: PolicyCall, now: datetime, *, needs_approval: bool
 ) -> PolicyDecision:
-    """Return the decision of the first rule that applies; without one, what the tool's manifest says."""
+    """Return the decision of the first rule that applies, of the owner or by default.
+
+    Without one, the tool's manifest decides.
+    """
     for place, rule in enumerate(rules):
         if not unmet_conditions(rule, call, now):
             return PolicyDecision(
@@ -97,6 +113,9 @@ def decide(
                 why=rule.why,
                 names_destinations=bool(rule.hosts or rule.recipients),
             )
+    for rule in DEFAULT_RULES:
+        if not unmet_conditions(rule, call, now):
+            return PolicyDecision(action=rule.action, source="default", why=rule.why)
     if needs_approval:
         return PolicyDecision(action="ask", source="tool")
     return PolicyDecision(action="allow", source="default")

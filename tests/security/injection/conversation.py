@@ -55,7 +55,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.memory_recall import Reminder
 from choir_common.wire.model import JsonObject
-from choir_common.wire.policy import AgentPolicy
+from choir_common.wire.policy import AgentPolicy, PolicyRule
 from choir_common.wire.provenance import LaneTaint
 
 EDGE = "edge"
@@ -103,6 +103,12 @@ class Named:
         raise AssertionError
 
 
+# Mail asks by default, whatever was read before; here only the rule on untrusted text may ask.
+NO_DEFAULT_QUESTIONS = AgentPolicy(
+    rules=(PolicyRule(action="allow", tools=("choir.email.send", "choir.exec")),)
+)
+
+
 @dataclass
 class Conversation:
     """A session and the workspace's files, which outlive it."""
@@ -110,7 +116,7 @@ class Conversation:
     is_protected: bool = True
     says_yes: bool = False
     """Whether the person agrees to every question."""
-    policy: AgentPolicy = field(default_factory=AgentPolicy)
+    policy: AgentPolicy = NO_DEFAULT_QUESTIONS
     files: dict[str, str] = field(default_factory=lambda: {"diary.txt": SECRET})
     memories: list[tuple[str, int]] = field(default_factory=list)
     """What the agent noted, with its trust."""

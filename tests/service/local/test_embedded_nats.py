@@ -42,7 +42,11 @@ async def test_it_carries_messages_of_its_users(server: EmbeddedNats) -> None:
     await client.close()
 
 
-@pytest.mark.parametrize("user", ["", f', "nkey": "{BUS_USERS[0].public_key}", "sig": "AAAA"'])
+@pytest.mark.parametrize(
+    "user",
+    ["", f', "nkey": "{BUS_USERS[0].public_key}", "sig": "AAAA"'],
+    ids=["without a key", "with a wrong signature"],
+)
 async def test_it_refuses_a_client_that_proves_no_users_key(
     server: EmbeddedNats, user: str
 ) -> None:

@@ -151,11 +151,31 @@ def test_the_first_rule_that_applies_decides() -> None:
 
 
 def test_without_a_rule_the_tools_manifest_decides() -> None:
-    assert decide([], MAIL, NOW, needs_approval=True).source == "tool"
-    assert decide([], MAIL, NOW, needs_approval=True).action == "ask"
-    assert decide([], MAIL, NOW, needs_approval=False).action == "allow"
+    assert decide([], PAGE, NOW, needs_approval=True).source == "tool"
+    assert decide([], PAGE, NOW, needs_approval=True).action == "ask"
+    assert decide([], PAGE, NOW, needs_approval=False).action == "allow"
     allowed = [PolicyRule(action="allow")]
-    assert decide(allowed, MAIL, NOW, needs_approval=True).action == "allow"
+    assert decide(allowed, PAGE, NOW, needs_approval=True).action == "allow"
+
+
+@pytest.mark.parametrize(
+    ("command", "action"),
+    [
+        ("git push origin main", "ask"),
+        ("cd repo && git -C . push", "ask"),
+        ("git pull", "allow"),
+    ],
+)
+def test_a_push_asks_by_default(command: str, action: str) -> None:
+    decision = decide([], call("choir.exec", {"command": command}), NOW, needs_approval=False)
+    assert (decision.action, decision.source) == (action, "default")
+
+
+def test_mail_asks_by_default_and_a_rule_of_the_owner_is_stronger() -> None:
+    decision = decide([], MAIL, NOW, needs_approval=False)
+    assert (decision.action, decision.source, bool(decision.why)) == ("ask", "default", True)
+    allowed = [PolicyRule(action="allow", recipients=MAIL.destinations.recipients)]
+    assert decide(allowed, MAIL, NOW, needs_approval=False).action == "allow"
 
 
 def test_a_misspelt_condition_is_an_error_and_not_a_wider_rule() -> None:

@@ -57,7 +57,8 @@ class PolicyDecision(WireModel):
 
     action: Action
     source: Literal["config", "tool", "default"]
-    """`config`: a rule of config.json; `tool`: its manifest has `needs_approval`; `default`: neither."""
+    """`config`: a rule of config.json; `default`: a rule of Choir, or none; `tool`: its manifest has
+    `needs_approval`."""
     rule: int | None = None
     """The rule's place in `policy`, counted from 0."""
     why: str = ""
