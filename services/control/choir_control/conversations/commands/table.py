@@ -383,9 +383,7 @@ OPERATOR_COMMANDS = (
     _for_operators("Check all logs and anchors.", "audit verify", None),
     _for_operators("Replace the key that signs the logs.", "audit rotate", "POST /v1/audit/rotate"),
     _for_operators("Show what an erasure removes.", None, "GET /v1/dms/{dm}/erasure"),
-    _for_operators(
-        "Erase everything that a person said.", "person erase", "POST /v1/dms/{dm}/erasure"
-    ),
+    _for_operators("Erase all of a person.", "person erase", "POST /v1/dms/{dm}/erasure"),
     _for_operators("List operations, newest first.", "operation list", "GET /v1/operations"),
     _for_operators(
         "Stream the progress of an operation.", None, "GET /v1/operations/{operation_id}/events"
