@@ -40,7 +40,7 @@ MANIFEST: JsonObject = {
             "required": ["path"],
         },
     },
-    "runtime": {"timeout_ms": 10_000, "side_effect": "read", "idempotent": True, "network": True},
+    "runtime": {"timeout_ms": 10_000, "side_effect": "read", "idempotent": True, "network": False},
 }
 DESIGN: JsonObject = {
     "manifest": MANIFEST,

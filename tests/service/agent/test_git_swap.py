@@ -8,7 +8,7 @@ import orjson
 from choir_common.wire.config import GitIdentityConfig
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.signals import ConfigChangedSignal, ShutdownSignal
-from tests.service.agent.control_stand_in import ControlStandIn, run_control
+from tests.service.agent.control_stand_in import ControlStandIn, SameAnswer, run_control
 from tests.service.agent.rude_provider import Request, rude_provider
 from tests.service.agent.running_agent import agent_process
 
@@ -23,7 +23,7 @@ TOKENS = ("ghp_first_token", "ghp_second_token")
 
 async def ask_git(request: Request) -> None:
     """Run the command once, then answer."""
-    arguments = orjson.dumps({"command": COMMAND}).decode()
+    arguments = orjson.dumps({"command": COMMAND, "network": True}).decode()
     if request.answered_calls:
         await request.say("done")
     else:
@@ -50,6 +50,7 @@ def identity(email: str, *hosts: str) -> GitIdentityConfig:
 async def test_identity_and_token_are_swapped_without_a_restart() -> None:
     async with rude_provider({"git": ask_git}) as provider:
         async with run_control(provider.endpoint) as control:
+            control.approvals = SameAnswer("approved")
             control.secrets = {"git": TOKENS[0]}
             control.bound = {"git_identity": identity("one@example.org", "git.local")}
             async with agent_process(control) as agent:

@@ -110,9 +110,10 @@ def test_the_policy_is_listed_and_explained(shell: ChoirctlRunner) -> None:
     assert "deny: The call is refused." in denied and "Rule 0 of config.json decides: no" in denied
     explained = shell.data(*mail, '{"to": ["ann@example.com"]}')
     assert (explained["decision"]["action"], explained["rules"][0]["unmet"]) == (
-        "allow",
+        "ask",
         ["recipients"],
     )
+    assert "A default rule of Choir" in shell.succeeds(*mail, '{"to": ["ann@example.com"]}')
     in_a_job = shell.data("policy", "explain", "main", "choir.exec", "{}", "--lane", "core")
     assert in_a_job["decision"]["rule"] == 1 and in_a_job["may_contact_others"]
     assert "no agent" in shell.fails(3, "policy", "explain", "nobody", "choir.exec")

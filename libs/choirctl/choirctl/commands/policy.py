@@ -114,6 +114,8 @@ def _print(explanation: ExplainedCall) -> None:
     if decision.rule is not None:
         why = f": {decision.why}" if decision.why else "."
         console.print(f"Rule {decision.rule} of config.json decides{why}", markup=False)
+    elif decision.source == "default" and decision.why:
+        console.print(f"A default rule of Choir decides: {decision.why}", markup=False)
     else:
         console.print("No rule applies; the tool's manifest decides.", markup=False)
     if decision.action == "ask":
