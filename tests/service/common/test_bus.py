@@ -31,7 +31,6 @@ class NatsProcess:
 
     directory: Path
     port: int
-    token: str = "bus-token"
     process: "subprocess.Popen[bytes] | None" = field(default=None)
 
     @property
@@ -41,7 +40,7 @@ class NatsProcess:
     def start(self) -> None:
         binary = Path(sys.executable).parent / "nats-server"
         self.process = subprocess.Popen(
-            [binary, "-a", "127.0.0.1", "-p", str(self.port), "--auth", self.token],
+            [binary, "-a", "127.0.0.1", "-p", str(self.port)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=self.directory,
@@ -93,20 +92,20 @@ SPACE = EnsureSpace(agent_id="main")
 
 
 async def test_an_answer_arrives_as_its_model(nats: NatsProcess) -> None:
-    async with Bus(nats.url, nats.token, "a") as bus:
+    async with Bus(nats.url, None, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.ok", EnsureSpace, ensure)):
             assert await bus.request("t.ok", SPACE, Empty, 60) == Empty()
 
 
 async def test_an_error_arrives_as_the_class_it_was_raised_as(nats: NatsProcess) -> None:
-    async with Bus(nats.url, nats.token, "a") as bus:
+    async with Bus(nats.url, None, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.no", EnsureSpace, refuse)):
             with pytest.raises(NotFound, match="no agent x"):
                 await bus.request("t.no", SPACE, Empty, 60)
 
 
 async def test_an_unexpected_failure_shows_no_internals(nats: NatsProcess) -> None:
-    async with Bus(nats.url, nats.token, "a") as bus:
+    async with Bus(nats.url, None, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.bug", EnsureSpace, break_down)):
             with pytest.raises(ChoirError) as caught:
                 await bus.request("t.bug", SPACE, Empty, 60)
@@ -114,14 +113,14 @@ async def test_an_unexpected_failure_shows_no_internals(nats: NatsProcess) -> No
 
 
 async def test_a_request_of_the_wrong_shape_is_the_callers_fault(nats: NatsProcess) -> None:
-    async with Bus(nats.url, nats.token, "a") as bus:
+    async with Bus(nats.url, None, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.ok", CloseContext, ensure)):
             with pytest.raises(InvalidRequest, match="agent_id"):
                 await bus.request("t.ok", Empty(), Empty, 60)
 
 
 async def test_a_service_is_ready_only_while_its_requests_are_answered(nats: NatsProcess) -> None:
-    bus = Bus(nats.url, nats.token, "a")
+    bus = Bus(nats.url, None, "a")
     assert "not reachable" in bus.failure_reason
     async with bus:
         assert "starting" in bus.failure_reason
@@ -131,13 +130,13 @@ async def test_a_service_is_ready_only_while_its_requests_are_answered(nats: Nat
 
 
 async def test_nobody_listening_is_said_at_once(nats: NatsProcess) -> None:
-    async with Bus(nats.url, nats.token, "a") as bus:
+    async with Bus(nats.url, None, "a") as bus:
         with pytest.raises(Unavailable, match="not running right now"):
             await bus.request("t.nobody", SPACE, Empty, 30)
 
 
 async def test_a_call_ends_at_its_deadline(nats: NatsProcess) -> None:
-    async with Bus(nats.url, nats.token, "a") as bus:
+    async with Bus(nats.url, None, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.slow", EnsureSpace, dawdle)):
             with pytest.raises(DeadlineExceeded):
                 await bus.request("t.slow", SPACE, Empty, 0.2)
@@ -147,7 +146,7 @@ async def test_a_slow_request_does_not_hold_up_the_next(nats: NatsProcess) -> No
     async def sometimes_slow(space: EnsureSpace) -> Empty:
         return await (dawdle if space.agent_id == "slow" else ensure)(space)
 
-    async with Bus(nats.url, nats.token, "a") as bus:
+    async with Bus(nats.url, None, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.mixed", EnsureSpace, sometimes_slow)):
             async with asyncio.TaskGroup() as tasks:
                 slow = tasks.create_task(
@@ -158,7 +157,7 @@ async def test_a_slow_request_does_not_hold_up_the_next(nats: NatsProcess) -> No
 
 
 async def test_after_a_killed_server_returns_both_sides_go_on(nats: NatsProcess) -> None:
-    async with Bus(nats.url, nats.token, "client") as client, Bus(nats.url, nats.token, "s") as bus:
+    async with Bus(nats.url, None, "client") as client, Bus(nats.url, None, "s") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.ok", EnsureSpace, ensure)):
             nats.kill()
             with pytest.raises((Unavailable, DeadlineExceeded)):
@@ -182,7 +181,7 @@ async def test_a_bus_waits_for_a_server_that_starts_later(nats: NatsProcess) -> 
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(start_later())
-        async with asyncio.timeout(60), Bus(nats.url, nats.token, "a") as bus:
+        async with asyncio.timeout(60), Bus(nats.url, None, "a") as bus:
             assert bus.connected
 
 
@@ -200,7 +199,7 @@ async def until_stopped(pid: int) -> None:
 async def test_a_ping_is_answered_and_a_server_that_hangs_is_told_from_one_that_works(
     nats: NatsProcess,
 ) -> None:
-    async with Bus(nats.url, nats.token, "a") as bus:
+    async with Bus(nats.url, None, "a") as bus:
         await bus.ping(60)
         assert nats.process
         nats.process.send_signal(signal.SIGSTOP)
