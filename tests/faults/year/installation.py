@@ -214,6 +214,7 @@ async def open_installation() -> AsyncIterator[Installation]:
             "CHOIR_TEST_CLOCK": str(home / "clock"),
         }
         secrets = {
+            "nats_key": BUS_KEY,  # the service's own key is refused the endpoints of the test
             "embedding_key": "embedding-key",
             "model": json.loads(model.model_dump_json()),
             "model_key": "model-key",
