@@ -20,7 +20,7 @@ async def test_a_message_is_offered_taken_up_answered_and_delivered(
     said = world.gateway.delivered[0]
     assert (said.dm, said.gateway, said.answers) == ("console", "console", message.inbox_id)
     assert said.rev == agent.head.rev
-    found = LogVerification.model_validate(await world.verify(agent.spec.session_id))
+    found = LogVerification.model_validate(await world.verify(agent.spec.session_id), strict=False)
     assert found.ok and found.events == agent.head.rev
 
 

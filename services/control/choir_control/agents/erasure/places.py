@@ -65,6 +65,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
             "t.inbox_id IN (SELECT i.inbox_id FROM choir_control.inbox AS i WHERE i.dm = $1)"
         ),
         "pending_approvals": DeletedRows(_OF_SESSIONS),
+        "grants": DeletedRows(_OF_SESSIONS),
         "approval_nonces": DeletedRows(_OF_DM),
         "channel_messages": DeletedRows(_OF_DM),
         # The rows stay, so that a repeated delivery is recognised and clients can resume after them.
