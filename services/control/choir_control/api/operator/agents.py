@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from fastapi import APIRouter, Request
 
 from choir_common.errors import Conflict, NotFound
+from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.wire.config import Config
 from choir_common.wire.operations import (
     AgentModelAndVoice,
@@ -29,7 +30,6 @@ from choir_control.agents.sessions.record import REASON_RESTART
 from choir_control.agents.sessions.signal_sender import SignalSender
 from choir_control.agents.sessions.start import SessionStarter
 from choir_control.agents.sessions.stop import SessionStopper
-from choir_control.api.body import openapi_body, parse_request_body
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.commands.texts import (
     CORE,

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 
 from choir_common.clients.memory import CollectionsClient, MemoryClient
+from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.redactor import Redactor
 from choir_common.wire.memory_collections import (
     MAX_PATH,
@@ -24,7 +25,6 @@ from choir_common.wire.memory_collections import (
     NewFolder,
     RemoveDocuments,
 )
-from choir_control.api.body import openapi_body, parse_request_body
 from choir_control.api.operator.memory import AgentPath, MemorySpaces
 
 PRINTABLE = r"^[^\x00-\x1f\x7f]+$"

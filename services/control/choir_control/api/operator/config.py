@@ -5,6 +5,7 @@ Values of secrets are never returned. Rules: `docs/design/configuration.md`.
 
 from fastapi import APIRouter, Request
 
+from choir_common.http.body import parse_request_body
 from choir_common.wire.config import secret_references
 from choir_common.wire.config_api import (
     ApplyConfig,
@@ -20,7 +21,6 @@ from choir_common.wire.model import JsonObject
 from choir_common.wire.operator import Page
 from choir_control.agents.rollout.config_staging import ConfigStaging, StagedDifference
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
-from choir_control.api.body import parse_request_body
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.reload import SecretReloader
 from choir_control.configuration.secrets.store import SecretStore

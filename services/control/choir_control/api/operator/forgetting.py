@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 
+from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.ids import NAME_PATTERN
 from choir_common.wire.memory_forget import ForgetReport, ForgetSelection, ResetRequest
 from choir_control.agents.sessions.forgetting import ForgetService
-from choir_control.api.body import openapi_body, parse_request_body
 from choir_control.conversations.session_overview import AgentOverview
 
 AgentPath = Annotated[str, Path(pattern=NAME_PATTERN)]

@@ -19,6 +19,7 @@ from choir_common.clients.memory import (
     SessionMemoryClient,
 )
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.http.body import openapi_body, parse_body, parse_request_body
 from choir_common.ids import NAME_PATTERN, new_id
 from choir_common.wire.memory_modes import ConversationMemory, SetMemoryMode, SetRecall
 from choir_common.wire.memory_operator import (
@@ -56,7 +57,6 @@ from choir_common.wire.model import JsonObject, WireModel
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.agents.host_tools.request import parse_tool_input
 from choir_control.agents.sessions.memory_modes import MemoryModeService
-from choir_control.api.body import openapi_body, parse_body, parse_request_body
 from choir_control.configuration.current import ConfigService
 
 log = structlog.get_logger("choir.operator.memory")

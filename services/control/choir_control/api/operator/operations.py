@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from choir_common.errors import InvalidRequest
+from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.responses import event_stream_response
 from choir_common.wire.operations import (
     OperationStarted,
@@ -17,7 +18,6 @@ from choir_common.wire.operator import Page
 from choir_control.agents.operations.service import OperationService
 from choir_control.agents.rollout.service import UpdateService
 from choir_control.agents.sessions.workspace_reset import WorkspaceService
-from choir_control.api.body import openapi_body, parse_request_body
 
 MAX_ID = 64
 MAX_SEQ = 2**53

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 
+from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.ids import NAME_PATTERN
 from choir_common.wire.erasure import ErasePerson, PersonErasurePreview
 from choir_common.wire.operations import OperationStarted
 from choir_control.agents.erasure.person_eraser import PersonEraser
-from choir_control.api.body import openapi_body, parse_request_body
 
 DmPath = Annotated[str, Path(pattern=NAME_PATTERN)]
 

@@ -7,11 +7,11 @@ from posixpath import normpath
 from fastapi import APIRouter, Request
 
 from choir_common.grants import call_subject, covers
+from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.policy import PolicyCall, check_rules, decide, find_destinations
 from choir_common.wire.grants import GrantView
 from choir_common.wire.operator import Page
 from choir_common.wire.policy import ExplainCall, ExplainedCall, PolicyRule, Role
-from choir_control.api.body import openapi_body, parse_request_body
 from choir_control.approvals.grant_store import GrantStore
 from choir_control.configuration.current import ConfigService
 

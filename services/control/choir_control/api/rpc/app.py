@@ -21,11 +21,11 @@ from choir_common.errors import (
     RequestTimeout,
     TooLarge,
 )
+from choir_common.http.body import parse_body
 from choir_common.http.responses import problem_response
 from choir_common.http.service_app import BODY_TIMEOUT_S, RequestMetrics
 from choir_common.metrics import Metrics
 from choir_common.wire.model import WireModel
-from choir_control.api.body import parse_body
 from choir_control.api.rpc.caller import authenticate_session, read_headers
 from choir_control.api.rpc.rate_limits import VERB_LIMITS, SessionRateLimiter
 from choir_control.api.rpc.verbs import RpcVerb
