@@ -179,7 +179,7 @@ class TranscriberProgram(HttpProgram):
 class ServiceProgram(HttpProgram):
     """One of Choir's own services."""
 
-    name: ClassVar[str]
+    name: ClassVar[ServiceName]
     module: ClassVar[str]
     depends_on: ClassVar[tuple[str, ...]]
     stops_before: ClassVar[tuple[str, ...]] = ()
@@ -198,8 +198,8 @@ class ServiceProgram(HttpProgram):
         return {}
 
     def secrets(self) -> JsonObject:
-        """Return the object for the standard input."""
-        return {}
+        """Return the object for the standard input: the service's own key to the bus."""
+        return {"nats_key": self._setup.secrets.values[bus_key(self.name)]}
 
     async def prepare_command(self) -> Command:
         """Return the command to start, with the newest secrets."""
@@ -208,17 +208,7 @@ class ServiceProgram(HttpProgram):
         return Command((*PYTHON, self.module), env, stdin, death_signal=signal.SIGTERM)
 
 
-class BusProgram(ServiceProgram):
-    """A service on the bus."""
-
-    name: ClassVar[ServiceName]
-
-    def secrets(self) -> JsonObject:
-        """Return the service's own key to the bus."""
-        return {"nats_key": self._setup.secrets.values[bus_key(self.name)]}
-
-
-class MemoryProgram(BusProgram):
+class MemoryProgram(ServiceProgram):
     """The memory service."""
 
     name = "memory"
@@ -240,7 +230,7 @@ class MemoryProgram(BusProgram):
         }
 
 
-class BrowserProgram(BusProgram):
+class BrowserProgram(ServiceProgram):
     """The browser service."""
 
     name = "browser"
@@ -248,15 +238,7 @@ class BrowserProgram(BusProgram):
     depends_on = ("nats",)
 
 
-class EgressProgram(ServiceProgram):
-    """The egress service; control sends it the agents' keys."""
-
-    name = "egress"
-    module = "choir_egress"
-    depends_on = ()
-
-
-class ControlProgram(BusProgram):
+class ControlProgram(ServiceProgram):
     """Control."""
 
     name = "control"
@@ -265,7 +247,7 @@ class ControlProgram(BusProgram):
     depends_on = (POSTGRES, "nats")
     # Agents complete their turn and write a summary (45 s at most), users receive the last replies, and
     # sessions are archived when they end.
-    stops_before = ("gateway", "memory", "browser", "egress", "rehearsal")
+    stops_before = ("gateway", "memory", "browser", "rehearsal")
     stop_within = timedelta(seconds=65)
 
     @property
@@ -283,9 +265,6 @@ class ControlProgram(BusProgram):
             **{name: os.environ[name] for name in GIT_VARIABLES if name in os.environ},
             "CHOIR_HTTP_PORT": str(setup.http_port),
             "CHOIR_GATEWAY_SOCKET": str(setup.home.gateway_socket),
-            "CHOIR_EGRESS_ENDPOINT": os.environ.get(
-                "CHOIR_EGRESS_ENDPOINT", f"{UNIX}{setup.home.egress_socket}"
-            ),
             "CHOIR_DEFAULT_MODEL": setup.model.config.model_dump_json(),
         }
 
@@ -304,7 +283,7 @@ class ControlProgram(BusProgram):
         }
 
 
-class GatewayProgram(BusProgram):
+class GatewayProgram(ServiceProgram):
     """The gateway."""
 
     name = "gateway"
@@ -332,7 +311,6 @@ class GatewayProgram(BusProgram):
 SERVICES: tuple[type[ServiceProgram], ...] = (
     MemoryProgram,
     BrowserProgram,
-    EgressProgram,
     ControlProgram,
     GatewayProgram,
 )

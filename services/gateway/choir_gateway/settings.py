@@ -5,10 +5,10 @@ from pathlib import Path
 from pydantic import Field
 
 from choir_common.addresses import HOST_AND_PORT_PATTERN
-from choir_common.settings import BusServiceSettings, ServiceSecrets
+from choir_common.settings import ServiceSecrets, ServiceSettings
 
 
-class GatewaySettings(BusServiceSettings):
+class GatewaySettings(ServiceSettings):
     """The settings of the gateway service."""
 
     gateway_socket: Path | None = None

@@ -17,7 +17,6 @@ DESCRIPTIONS = {
     "rehearsal": "the scripted model",
     "memory": "the agents' memory",
     "browser": "the browser service",
-    "egress": "the agents' way to the network",
     "control": "sessions, log, approvals",
     "gateway": "the channels to users",
 }

@@ -18,16 +18,12 @@ import structlog
 from choir_agent.credentials.config_files import git_config, is_private_key, ssh_config
 from choir_agent.credentials.credential_server import CredentialServer, GitCredential
 from choir_agent.credentials.ssh_agent import SshAgent, SshAgentFailed
-from choir_agent.egress import proxy_connect
 from choir_agent.settings import CurrentSettings
 from choir_common.wire.config import GitIdentityConfig
 
 log = structlog.get_logger("choir.agent.git")
 
 HELPER = "git-cred-helper"
-SSH_PROXY_COMMAND = " ".join(
-    shlex.quote(word) for word in (sys.executable, "-I", "-S", proxy_connect.__file__)
-)
 HELPER_SCRIPT = Path(__file__).with_name("cred_helper.py")
 SHORT_TMP = Path("/tmp")  # noqa: S108 - in an agent's view it is another name of its own directory
 LONGEST_SOCKET_PATH = 100
@@ -37,12 +33,8 @@ NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 class GitAccess:
     """Git identity of this agent, limited to its hosts."""
 
-    def __init__(self, tmp_dir: str, home: Path, *, proxied: bool = False) -> None:
-        """Use a private directory below `tmp_dir`, and the user's own git settings in `home`.
-
-        If `proxied`, ssh connects through the egress proxy.
-        """
-        self._proxy_command = SSH_PROXY_COMMAND if proxied else None
+    def __init__(self, tmp_dir: str, home: Path) -> None:
+        """Use a private directory below `tmp_dir`, and the user's own git settings in `home`."""
         self._tmp_dir = tmp_dir
         self._home = home
         self._directory: Path | None = None
@@ -101,9 +93,7 @@ class GitAccess:
     def _write(self, directory: Path, identity: GitIdentityConfig, helper: str) -> None:
         own, ssh = self._home / ".gitconfig", directory / "ssh_config"
         socket = self._ssh_agent.socket if self._ssh_agent else None
-        _replace(
-            ssh, ssh_config(identity.hosts, directory / "known_hosts", socket, self._proxy_command)
-        )
+        _replace(ssh, ssh_config(identity.hosts, directory / "known_hosts", socket))
         _replace(directory / "gitconfig", git_config(identity, own, ssh, helper))
 
     async def _use_key(self, key: str | None) -> None:

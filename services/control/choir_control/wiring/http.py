@@ -59,7 +59,6 @@ class HttpServices:
             gateway=services.gateway,
             runtime=services.runtime,
             archives=log.archives,
-            egress=services.egress,
         )
         endpoints = AgentEndpoints(
             leases=log.leases,
