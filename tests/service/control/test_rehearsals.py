@@ -18,6 +18,7 @@ from choir_control.agents.sessions.store import SessionStore
 from choir_control.images.builder import SessionImage
 from choir_control.log.leases.authentication import create_lease_token
 from tests.service.control.world import World
+from tests.support.postgres import PASSWORD, fresh_database
 
 MIGRATIONS = "choir_control.migrations"
 BOUND = ResourceBindings(workspace="w", llm="default", dm="d")
@@ -67,18 +68,22 @@ async def test_a_real_session_continues_the_newest_real_one_and_a_rehearsal_a_re
 
 
 async def test_sessions_of_an_older_choir_are_known_by_the_model_that_answered(
-    database: Database,
+    postgres: str,
 ) -> None:
     migrations = read_migrations(MIGRATIONS)
     names = [it.name for it in migrations]
     mine = next(number for number, name in enumerate(names) if "rehearsals" in name)
-    await migrate(database, "choir_control", migrations[:mine])
-    for name, model in (("old_rehearsal", "rehearsal"), ("old_real", "gpt-5")):
-        await database.execute(OLD_SESSION, name)
-        await database.execute(OLD_OUTPUT, name, model)
-    await migrate(database, "choir_control", migrations)
-    store = SessionStore(database)
-    marks = {row.session_id: row.rehearsal for row in await store.list_page("main", None, 10)}
+    async with (
+        fresh_database(postgres) as dsn,
+        Database(dsn, PASSWORD, size=2, application="test") as database,
+    ):
+        await migrate(database, "choir_control", migrations[:mine])
+        for name, model in (("old_rehearsal", "rehearsal"), ("old_real", "gpt-5")):
+            await database.execute(OLD_SESSION, name)
+            await database.execute(OLD_OUTPUT, name, model)
+        await migrate(database, "choir_control", migrations)
+        store = SessionStore(database)
+        marks = {row.session_id: row.rehearsal for row in await store.list_page("main", None, 10)}
     assert marks == {"old_rehearsal": True, "old_real": False}
 
 
