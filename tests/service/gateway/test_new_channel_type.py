@@ -49,17 +49,15 @@ async def test_a_new_channel_type_receives_and_sends_messages(
         control, conversations = NatsControlClient(bus, "gw_1"), ConversationDirectory()
         files = ControlFileClient("http://127.0.0.1:1", None)
         spool = FileSpool(tmp_path, SpoolLimits(1_000, 1_000, timedelta(days=1)))
+        console = ConsoleChannel(control, spool, files)
         factories = make_channel_factories(
-            control=control,
-            files=files,
-            conversations=conversations,
-            console=ConsoleChannel(control, spool, files),
+            control=control, files=files, conversations=conversations, console=console
         )
         echo = factories["echo"] = EchoChannelFactory(control, conversations)
         registry = ChannelRegistry(
             control=control, conversations=conversations, factories=factories, secrets={}
         )
-        async with bus.serve("choir-gateway", "1.0.0", *make_bus_endpoints(registry)):
+        async with bus.serve("choir-gateway", "1.0.0", *make_bus_endpoints(registry, console)):
             running = asyncio.create_task(registry.run(bus))
 
             async def is_running() -> bool:

@@ -188,7 +188,7 @@ async def test_the_api_document_says_what_each_door_asks_for(gateway: ServicePro
     assert asked.pop("/telegram/{gateway}") == {"webhookSecret"}
     assert document["components"]["securitySchemes"]["webhookSecret"]["name"] == HEADER
     assert set(asked) == {path for path in document["paths"] if path.startswith("/v1/")}
-    assert all(names == {"operatorToken"} for names in asked.values())
+    assert all(names == {"gatewayToken"} for names in asked.values())
 
 
 async def test_a_bot_that_loses_its_webhook_is_asked_again(
