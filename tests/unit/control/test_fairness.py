@@ -7,6 +7,7 @@ from pathlib import Path
 
 from choir_common.clock import SystemClock
 from choir_common.eventlog.chain import LogHead, head_of, link_event
+from choir_common.eventlog.signature import AuditKeyring
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config, FileLimits
@@ -90,7 +91,7 @@ class SlowStore(EventStore):
     """A store where long batches wait for a gate; it knows in which order batches came."""
 
     def __init__(self) -> None:
-        super().__init__(Database("", None, size=1, application="test"))
+        super().__init__(Database("", None, size=1, application="test"), AuditKeyring())
         self.gate = asyncio.Event()
         self.came: list[str] = []
 

@@ -8,6 +8,7 @@ import pytest
 
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.eventlog.chain import LogHead
+from choir_common.eventlog.signature import AuditKeyring
 from choir_common.postgres.pool import Database
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.log.eventlog.batch import EventBatch, make_batch
@@ -27,7 +28,7 @@ class GatedStore(EventStore):
     """A store whose statements wait for a gate, and which knows who was in each."""
 
     def __init__(self) -> None:
-        super().__init__(Database("", None, size=1, application="test"))
+        super().__init__(Database("", None, size=1, application="test"), AuditKeyring())
         self.gate = asyncio.Event()
         self.statements: list[list[str]] = []
         self.foreign: set[str] = set()
