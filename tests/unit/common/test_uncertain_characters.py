@@ -33,7 +33,7 @@ def test_every_space_separator_control_and_private_character_is_spelled_out() ->
     categories = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
     codes = [c for c in range(0xE1000) if unicodedata.category(chr(c)) in categories]
     assert_spelled(
-        [*(c for c in codes if c not in b" \t"), 0xE000, 0x0378, 0xF0000, sys.maxunicode]
+        [*(c for c in codes if chr(c) not in " \t"), 0xE000, 0x0378, 0xF0000, sys.maxunicode]
     )
 
 

@@ -39,7 +39,7 @@ def erase(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase everything that a person said and received in a DM, permanently.
+    """Erase everything that a person said and received in a DM.
 
     That is logs, messages, files, and all that memory derived from them alone. Hashes stay, so that logs
     can still be verified. Agents of the DM are stopped and started again. Shows what would be erased, and
