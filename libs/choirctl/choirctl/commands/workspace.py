@@ -34,7 +34,10 @@ def register(app: typer.Typer) -> None:
 def list_workspaces(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """List the workspaces with their paths, agents and sizes, and files that run commands when opened."""
+    """List the workspaces with their paths, agents and sizes.
+
+    Files in them that run commands when they are opened are named.
+    """
     workspaces = asyncio.run(_list(find_target(ctx, home, url)))
     if as_json:
         print_json(workspaces)
