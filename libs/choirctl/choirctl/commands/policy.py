@@ -100,7 +100,7 @@ def revoke(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a grant: a person decides on such calls again, from the next one on."""
+    """Revoke a grant: the next such call asks a person again."""
     view = asyncio.run(_revoke(find_target(ctx, home, url), grant))
     if as_json:
         print_json(view)
