@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def anchors(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """List the anchors: hashes over all logs, sent to the admins once a day."""
+    """List the anchors: one hash over all logs for each day."""
     listing = asyncio.run(_anchors(find_target(ctx, home, url)))
     if as_json:
         print_json(listing)
