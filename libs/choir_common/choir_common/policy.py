@@ -85,7 +85,11 @@ def find_destinations(tool: str, arguments: JsonObject, *, has_network: bool) ->
 
 
 DEFAULT_RULES: Sequence[PolicyRule] = (
-    PolicyRule(action="ask", tools=("choir.email.send",), why="No rule allows mail to them."),
+    PolicyRule(
+        action="ask",
+        tools=("choir.email.send",),
+        why="No rule in `policy` allows mail to these recipients.",
+    ),
     PolicyRule(
         action="ask",
         tools=("choir.exec",),
@@ -93,8 +97,8 @@ DEFAULT_RULES: Sequence[PolicyRule] = (
         why="The command looks like a push to a git repository.",
     ),
 )
-"""Rules after those of config.json, which are stronger. A command can hide a push from the pattern: it saves
-surprises, and is no wall."""
+"""Rules that apply after those of config.json. A command can hide a push from the pattern, for example in a
+script, so the second rule does not prevent pushes."""
 
 
 def decide(
