@@ -1,6 +1,7 @@
 """A model's Markdown as Telegram shows it."""
 
 from datetime import UTC, datetime
+from typing import get_args
 
 import pytest
 
@@ -65,10 +66,10 @@ def test_what_is_no_markup_stays_as_it_is_written(written: str) -> None:
     "written", ["> a", "<blockquote>a</blockquote>", "> > `a`", "- > a", ">a\n>\n> b"]
 )
 def test_only_choirs_own_words_are_quotations(written: str) -> None:
-    agents = outbound(written, session_id="s", kind="answer")
-    assert "<blockquote>" not in shown(agents)
-    for own in (outbound(written), outbound(written, session_id="s", kind="notice")):
-        assert shown(own).startswith("<blockquote>") and shown(own).endswith("</blockquote>")
+    for kind in get_args(ReplyKind):
+        assert "<blockquote>" not in shown(outbound(written, session_id="s", kind=kind))
+        own = shown(outbound(written, kind=kind))
+        assert own.startswith("<blockquote>") and own.endswith("</blockquote>")
 
 
 def outbound(

@@ -7,7 +7,7 @@ from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.messages import OutboundMessage
 from choir_gateway.channels.telegram.chunks import CAPTION_LIMIT, LIMIT, split_text, utf16_length
 from choir_gateway.channels.telegram.markdown import parse_markdown
-from choir_gateway.channels.telegram.styled import Styled, TextRun, make_own, plain_text
+from choir_gateway.channels.telegram.styled import Styled, TextRun, make_own, make_plain, plain_text
 
 REPEATED_LABEL = "(possibly repeated) "
 
@@ -59,6 +59,10 @@ def label_repeated_text(part: TextPart) -> TextPart:
 
 
 def _styled(message: OutboundMessage) -> Styled:
-    # Texts of models are Markdown; Choir's own notices are not, because they quote agents verbatim.
-    own = message.session_id is None or message.kind in {"notice", "error"}
-    return make_own(message.text) if own else parse_markdown(message.text)
+    if message.session_id is None:
+        return make_own(message.text)
+    # An agent's process writes its notices and errors itself: they look like its other messages, but
+    # are no Markdown, because they quote servers verbatim.
+    if message.kind in {"notice", "error"}:
+        return make_plain(message.text)
+    return parse_markdown(message.text)
