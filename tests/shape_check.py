@@ -28,6 +28,7 @@ PACKAGES = {
     "choir_memory": "services/memory",
     "choir_gateway": "services/gateway",
     "choir_browser": "services/browser",
+    "choir_egress": "services/egress",
 }
 MAX_MODULE_LINES = 500
 P90_MODULE_LINES = 300

@@ -20,6 +20,7 @@ from choir_common.wire.money import (
     TranscriptionPrices,
 )
 from choir_control.settings import ControlSettings
+from choir_egress.settings import EgressSettings
 from choir_gateway.settings import GatewaySettings
 from choir_local.settings import LocalSettings
 from choir_memory.settings import MemorySettings
@@ -218,6 +219,7 @@ SERVICES: dict[type[ServiceSettings], str] = {
     ControlSettings: CONTROL,
     GatewaySettings: GATEWAY,
     BrowserSettings: "services/browser/choir_browser",
+    EgressSettings: "services/egress/choir_egress",
     MemorySettings: MEMORY,
     LocalSettings: LOCAL,
 }

@@ -17,7 +17,7 @@ import pytest
 from choir_common.http.client import make_client
 from tests.support.stack import EmbeddedStack, console_user, running_stack
 
-SERVICES = ("choird", "memory", "gateway", "browser")
+SERVICES = ("choird", "memory", "gateway", "browser", "egress")
 NOTICED_WITHIN_S = 60
 DEPENDENCIES = [
     ("postgres", {"choird": "postgres", "memory": "postgres"}),
@@ -26,6 +26,7 @@ DEPENDENCIES = [
     ("memory", {"choird": "memory"}),
     ("browser", {"choird": "browser"}),
     ("gateway", {"choird": "gateway"}),
+    ("egress", {"choird": "egress"}),
 ]
 """What is stopped, and which service names which part."""
 

@@ -23,8 +23,8 @@ from typing import Any, NoReturn
 from choir_local import child_start
 
 SERVICES = (
-    *("choir_local", "choir_local.rehearsal", "choir_browser", "choir_gateway", "choir_memory"),
-    "choir_control",
+    *("choir_local", "choir_local.rehearsal", "choir_browser", "choir_egress", "choir_gateway"),
+    *("choir_memory", "choir_control"),
 )
 INTERPRETER = [sys.executable, "-P", "-m"]
 CHILD_START = [sys.executable, "-I", "-S", child_start.__file__]

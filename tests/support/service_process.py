@@ -71,8 +71,10 @@ class ServiceProcess:
     async def spawn(self) -> Process:
         """Start the process without waiting until it is ready."""
         secrets = self.home / "secrets.json"
-        key = next(key for name, key in SERVICE_KEYS.items() if self.module.endswith(name))
-        secrets.write_text(json.dumps({"nats_key": key, **self.secrets}))
+        # the egress service is not on the bus
+        keys = [key for name, key in SERVICE_KEYS.items() if self.module.endswith(name)]
+        bus: JsonObject = {"nats_key": keys[0]} if keys else {}
+        secrets.write_text(json.dumps({**bus, **self.secrets}))
         settings = {
             "CHOIR_HOME": str(self.home),
             "CHOIR_NATS_URL": self.nats_url,

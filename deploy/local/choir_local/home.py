@@ -44,6 +44,11 @@ class Home:
         return self.sockets / "gateway.sock"
 
     @property
+    def egress_socket(self) -> Path:
+        """Return the egress service's socket for control."""
+        return self.sockets / "egress.sock"
+
+    @property
     def control_socket(self) -> Path:
         """Return control's socket."""
         return self.sockets / "choird.sock"

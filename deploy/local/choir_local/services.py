@@ -179,7 +179,7 @@ class TranscriberProgram(HttpProgram):
 class ServiceProgram(HttpProgram):
     """One of Choir's own services."""
 
-    name: ClassVar[ServiceName]
+    name: ClassVar[str]
     module: ClassVar[str]
     depends_on: ClassVar[tuple[str, ...]]
     stops_before: ClassVar[tuple[str, ...]] = ()
@@ -198,8 +198,8 @@ class ServiceProgram(HttpProgram):
         return {}
 
     def secrets(self) -> JsonObject:
-        """Return the object for the standard input: the service's own key to the bus."""
-        return {"nats_key": self._setup.secrets.values[bus_key(self.name)]}
+        """Return the object for the standard input."""
+        return {}
 
     async def prepare_command(self) -> Command:
         """Return the command to start, with the newest secrets."""
@@ -208,7 +208,17 @@ class ServiceProgram(HttpProgram):
         return Command((*PYTHON, self.module), env, stdin, death_signal=signal.SIGTERM)
 
 
-class MemoryProgram(ServiceProgram):
+class BusProgram(ServiceProgram):
+    """A service on the bus."""
+
+    name: ClassVar[ServiceName]
+
+    def secrets(self) -> JsonObject:
+        """Return the service's own key to the bus."""
+        return {"nats_key": self._setup.secrets.values[bus_key(self.name)]}
+
+
+class MemoryProgram(BusProgram):
     """The memory service."""
 
     name = "memory"
@@ -230,7 +240,7 @@ class MemoryProgram(ServiceProgram):
         }
 
 
-class BrowserProgram(ServiceProgram):
+class BrowserProgram(BusProgram):
     """The browser service."""
 
     name = "browser"
@@ -238,7 +248,15 @@ class BrowserProgram(ServiceProgram):
     depends_on = ("nats",)
 
 
-class ControlProgram(ServiceProgram):
+class EgressProgram(ServiceProgram):
+    """The egress service; control sends it the agents' keys."""
+
+    name = "egress"
+    module = "choir_egress"
+    depends_on = ()
+
+
+class ControlProgram(BusProgram):
     """Control."""
 
     name = "control"
@@ -247,7 +265,7 @@ class ControlProgram(ServiceProgram):
     depends_on = (POSTGRES, "nats")
     # Agents complete their turn and write a summary (45 s at most), users receive the last replies, and
     # sessions are archived when they end.
-    stops_before = ("gateway", "memory", "browser", "rehearsal")
+    stops_before = ("gateway", "memory", "browser", "egress", "rehearsal")
     stop_within = timedelta(seconds=65)
 
     @property
@@ -265,6 +283,9 @@ class ControlProgram(ServiceProgram):
             **{name: os.environ[name] for name in GIT_VARIABLES if name in os.environ},
             "CHOIR_HTTP_PORT": str(setup.http_port),
             "CHOIR_GATEWAY_SOCKET": str(setup.home.gateway_socket),
+            "CHOIR_EGRESS_ENDPOINT": os.environ.get(
+                "CHOIR_EGRESS_ENDPOINT", f"{UNIX}{setup.home.egress_socket}"
+            ),
             "CHOIR_DEFAULT_MODEL": setup.model.config.model_dump_json(),
         }
 
@@ -283,7 +304,7 @@ class ControlProgram(ServiceProgram):
         }
 
 
-class GatewayProgram(ServiceProgram):
+class GatewayProgram(BusProgram):
     """The gateway."""
 
     name = "gateway"
@@ -311,6 +332,7 @@ class GatewayProgram(ServiceProgram):
 SERVICES: tuple[type[ServiceProgram], ...] = (
     MemoryProgram,
     BrowserProgram,
+    EgressProgram,
     ControlProgram,
     GatewayProgram,
 )

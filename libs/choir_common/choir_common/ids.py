@@ -34,8 +34,8 @@ _NAME = re.compile(NAME_PATTERN)
 # Each agent has its own database schema (choir_<agent>), log file (<agent>.log) and repository next to the
 # global one. These names are used by Choir itself.
 RESERVED_AGENT_IDS = (
-    *("choir", "control", "memory", "choird", "gateway", "browser", "global"),
-    *("postgres", "nats", "rehearsal", "stack"),
+    *("choir", "control", "memory", "choird", "gateway", "browser", "egress"),
+    *("global", "postgres", "nats", "rehearsal", "stack"),
 )
 
 

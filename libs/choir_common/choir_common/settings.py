@@ -37,8 +37,6 @@ class ServiceSettings(BaseSettings):
 
     home: Path = Field(default_factory=lambda: Path.home() / ".choir.d")
     """State directory."""
-    nats_url: str = "nats://127.0.0.1:4222"
-    """Address of the NATS server; the embedded stack picks a free port and sets this."""
     secrets_file: Path | None = None
     """File with one JSON object of this service's secrets; None if it has no secrets."""
     otlp_endpoint: str | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -74,6 +72,13 @@ class ServiceSettings(BaseSettings):
             where = f"Invalid secrets in {self.secrets_file}"
             # `from None`: pydantic's own message quotes the value.
             raise StartupError(_format_errors(where, error)) from None
+
+
+class BusServiceSettings(ServiceSettings):
+    """Settings common to the services on the message bus."""
+
+    nats_url: str = "nats://127.0.0.1:4222"
+    """Address of the NATS server; the embedded stack picks a free port and sets this."""
 
 
 def _format_errors(where: str, error: ValidationError) -> str:

@@ -18,11 +18,16 @@ Attributes = Mapping[str, str | int | float | tuple[str, ...]]
 
 @contextlib.contextmanager
 def export_spans(
-    service: str, endpoint: str | None, about: Mapping[str, str] | None = None
+    service: str,
+    endpoint: str | None,
+    about: Mapping[str, str] | None = None,
+    *,
+    proxy_url: str | None = None,
 ) -> Iterator[None]:
     """Export this process's spans to the collector at `endpoint` (OTLP over HTTP), if it is set.
 
-    `about` is added to every span as resource attributes. The last spans are flushed at the end of the
+    `about` is added to every span as resource attributes. `proxy_url` is the way to the collector, if it is
+    not direct. The last spans are flushed at the end of the
     block, which may take some seconds.
     """
     if not endpoint:
@@ -32,7 +37,7 @@ def export_spans(
         install_exporter,
     )
 
-    provider = install_exporter(service, endpoint, about or {})
+    provider = install_exporter(service, endpoint, about or {}, proxy_url)
     try:
         yield
     finally:

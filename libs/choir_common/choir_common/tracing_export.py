@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import requests
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -28,10 +29,19 @@ class ChoirTracerProvider(TracerProvider):
         return super().get_tracer(instrumenting_module_name, *more, **options)
 
 
-def install_exporter(service: str, endpoint: str, about: Mapping[str, str]) -> TracerProvider:
+def install_exporter(
+    service: str, endpoint: str, about: Mapping[str, str], proxy_url: str | None
+) -> TracerProvider:
     """Start to export this process's spans; shutting the provider down flushes them."""
     provider = ChoirTracerProvider(resource=Resource({"service.name": service, **about}))
-    exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=TIMEOUT_S)
+    session = (
+        requests.Session()
+    )  # the exporter's own HTTP client; it has no other option for a proxy
+    if proxy_url:
+        session.proxies = dict.fromkeys(("http", "https"), proxy_url)
+    exporter = OTLPSpanExporter(
+        endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=TIMEOUT_S, session=session
+    )
     provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=MAX_QUEUED_SPANS))
     trace.set_tracer_provider(provider)
     return provider

@@ -15,6 +15,7 @@ import gc  # noqa: E402
 
 from choir_agent import tracing_spans  # noqa: E402
 from choir_agent.app import run_agent  # noqa: E402
+from choir_agent.egress.relay import open_relay  # noqa: E402
 from choir_agent.process_startup import harden_process, read_boot_message  # noqa: E402
 from choir_agent.settings import AgentProcessSettings  # noqa: E402
 from choir_common.process import run_process  # noqa: E402
@@ -32,12 +33,19 @@ def run(redactor: Redactor) -> int:
     harden_process()
     settings = AgentProcessSettings.load()
     boot = read_boot_message()
-    redactor.add_secrets([boot.lease_token])
+    redactor.add_secrets([boot.lease_token, boot.egress_key])
     configure_logging(f"agent.{boot.agent_id}", settings.log_level, redactor)
-    with export_spans(
-        tracing_spans.SERVICE, settings.otlp_endpoint, tracing_spans.resource_attributes(boot)
+    egress = open_relay(boot)
+    with (
+        export_spans(
+            tracing_spans.SERVICE,
+            settings.otlp_endpoint,
+            tracing_spans.resource_attributes(boot),
+            proxy_url=egress.route.own_url if egress else None,
+        ),
+        asyncio.Runner(loop_factory=egress.make_event_loop if egress else None) as runner,
     ):
-        return asyncio.run(run_agent(boot, settings, redactor))
+        return runner.run(run_agent(boot, settings, redactor, egress))
 
 
 if __name__ == "__main__":

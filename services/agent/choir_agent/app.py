@@ -5,6 +5,7 @@ closed in reverse order.
 """
 
 import asyncio
+import contextlib
 import signal
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from choir_agent.control_client.control_client import (
 from choir_agent.control_client.dynamic_settings import DynamicSettings
 from choir_agent.control_client.status_reporter import StatusReporter
 from choir_agent.credentials.git_access import GitAccess
+from choir_agent.egress.relay import EgressRelay
+from choir_agent.egress.route import EgressAddress
 from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.core_job import CoreJobFactory
 from choir_agent.lanes.core_job_manager import SESSION_LANE, CoreJobManager
@@ -88,18 +91,32 @@ EXIT_FENCED = 3
 
 
 async def run_agent(
-    boot: AgentStartParameters, settings: AgentProcessSettings, redactor: Redactor
+    boot: AgentStartParameters,
+    settings: AgentProcessSettings,
+    redactor: Redactor,
+    egress: EgressRelay | None = None,
 ) -> int:
     """Run the agent described by `boot` until its session ends; return the process's exit code.
 
-    Raises StartupError if the workspace, the tools or the skills are invalid, or if control is unreachable.
+    `egress` leads to the network, unless the agent connects without a proxy. Raises StartupError if the
+    workspace, the tools or the skills are invalid, or if control is unreachable.
     """
+    async with egress.serving() if egress else contextlib.nullcontext():
+        return await _run_session(boot, settings, redactor, egress.route if egress else None)
+
+
+async def _run_session(
+    boot: AgentStartParameters,
+    settings: AgentProcessSettings,
+    redactor: Redactor,
+    egress: EgressAddress | None,
+) -> int:
     workspace = Workspace(Path(boot.workspace))
     create_staging(workspace)
     control, memory = ControlClient(boot), WorkingMemory()
     # Working memory must also receive the restored tail, so it listens before `restore`.
     listeners = EventListeners(memory)
-    clock, git = SystemClock(), GitAccess(settings.tmp_dir, workspace.root)
+    clock, git = SystemClock(), GitAccess(settings.tmp_dir, workspace.root, proxied=bool(egress))
     session_log = SessionLog(boot.session_id, clock=clock, listener=listeners, redactor=redactor)
     toolset = build_toolset(
         control=control,
@@ -108,6 +125,7 @@ async def run_agent(
         settings=settings,
         choir_dir=Path(boot.choir_dir),
         git=git,
+        egress=egress,
     )
     model = PictureModel(ModelRegistry(), toolset.files)
     try:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
+from choir_agent.egress.route import EgressAddress
 from choir_agent.log.session_log import SessionLog
 from choir_agent.settings import AgentProcessSettings
 from choir_agent.skills.skill_registry import SkillRegistry, load_skills
@@ -70,6 +71,7 @@ def build_toolset(
     settings: AgentProcessSettings,
     choir_dir: Path,
     git: GitAccess,
+    egress: EgressAddress | None = None,
 ) -> Toolset:
     """Load and build all tools and skills. Blocks on file I/O, so call it at startup only.
 
@@ -80,6 +82,7 @@ def build_toolset(
         workspace.root,
         settings.tmp_dir,
         git=git,
+        egress=egress,
         launcher=CallLauncherClient(settings.call_launcher),
     )
     # The proposal tools read this list later, when it has the names of all tools.

@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from choir_common.addresses import HOST_AND_PORT_PATTERN
-from choir_common.settings import ServiceSecrets, ServiceSettings
+from choir_common.settings import BusServiceSettings, ServiceSecrets
 
 
-class BrowserSettings(ServiceSettings):
+class BrowserSettings(BusServiceSettings):
     """Settings that an operator can change."""
 
     chromium: Path | None = None

@@ -16,6 +16,7 @@ from choir_common.http.listen import bind_unix, serve
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.telemetry import Redactor
 from choir_control import VERSION
+from choir_control.agents.egress_registry import SEND_INTERVAL_S
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.idle_end import INTERVAL_S as IDLE_INTERVAL_S
 from choir_control.agents.sessions.workspace_traps import INTERVAL_S as TRAPS_INTERVAL_S
@@ -86,6 +87,7 @@ class ControlApp:
         startup_config = read_startup_config(services.configuration)
         host_sockets = self._bind(stack, startup_config.agents)
         stack.push_async_callback(services.gateway.aclose)
+        stack.push_async_callback(services.egress.aclose)
         stack.push_async_callback(services.host_tools.browse_tool.aclose)
         await stack.enter_async_context(services.database)
         log.info("database connected")
@@ -157,6 +159,7 @@ class ControlApp:
                 ("workspace traps", TRAPS_INTERVAL_S, services.sessions.traps.sweep),
                 ("clone removal", job.INTERVAL_S / 6, proposals.remove_idle_clones),
                 ("lost model calls", LOST_CALLS_INTERVAL_S, services.money.budgets.count_lost),
+                ("egress", SEND_INTERVAL_S, services.egress.send),
                 ("conversation cleanup", job.INTERVAL_S, services.conversations.tidy),
             ):
                 tasks.create_task(run_periodically(interval_s, name, run), name=name)

@@ -11,11 +11,11 @@ from pydantic import Field, Json
 from choir_common.addresses import TlsMode, is_loopback
 from choir_common.errors import StartupError
 from choir_common.postgres.configured import read_postgres_address
-from choir_common.settings import ServiceSecrets, ServiceSettings
+from choir_common.settings import BusServiceSettings, ServiceSecrets
 from choir_common.wire.config import ModelConfig
 
 
-class ControlSettings(ServiceSettings):
+class ControlSettings(BusServiceSettings):
     """Settings of choird."""
 
     postgres_dsn: str = "postgresql://choir@127.0.0.1:5432/choir"
@@ -64,6 +64,9 @@ class ControlSettings(ServiceSettings):
     """Address of the gateway's console API; empty: the embedded stack's socket."""
     browser_endpoint: str = ""
     """Address from which the browser service's files are fetched; empty: the embedded stack's socket."""
+    egress_endpoint: str = ""
+    """Address of the egress service, through which agents reach the network; empty or `off`: they connect
+    without it, from the network in which they run."""
     default_model: Json[ModelConfig] | None = None
     """Value of `models.default` when config.json has none: a detected provider, or the rehearsal model."""
 
@@ -76,6 +79,11 @@ class ControlSettings(ServiceSettings):
     def browser_address(self) -> str:
         """Return the browser service's address."""
         return self.browser_endpoint or f"unix://{self.home}/socks/browser.sock"
+
+    @property
+    def egress_address(self) -> str:
+        """Return the egress service's address; empty if agents connect without it."""
+        return "" if self.egress_endpoint == "off" else self.egress_endpoint
 
     def database_address(self, secrets: "ControlSecrets") -> tuple[str, str | None]:
         """Return the database's address and password; `postgres` in config.json takes precedence.

@@ -5,10 +5,10 @@ from pathlib import Path
 from pydantic import Field
 
 from choir_common.addresses import HOST_AND_PORT_PATTERN
-from choir_common.settings import ServiceSecrets, ServiceSettings
+from choir_common.settings import BusServiceSettings, ServiceSecrets
 
 
-class GatewaySettings(ServiceSettings):
+class GatewaySettings(BusServiceSettings):
     """The settings of the gateway service."""
 
     gateway_socket: Path | None = None

@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from choir_common.addresses import HOST_AND_PORT_PATTERN, WEB_ADDRESS_PATTERN
-from choir_common.settings import ServiceSecrets, ServiceSettings
+from choir_common.settings import BusServiceSettings, ServiceSecrets
 from choir_common.wire.config import EmbeddingConfig, ModelConfig
 from choir_common.wire.memory_config import RetentionConfig
 from choir_common.wire.model import AgentName
@@ -53,7 +53,7 @@ class MemorySecrets(ServiceSecrets):
         return keys
 
 
-class MemorySettings(ServiceSettings):
+class MemorySettings(BusServiceSettings):
     """Settings of the memory service; each is set as `CHOIR_<FILE_NAME_PATTERN>`."""
 
     postgres_dsn: str = "postgresql://choir@127.0.0.1:5432/choir"

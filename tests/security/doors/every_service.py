@@ -1,4 +1,4 @@
-"""Each of Choir's services that answers HTTP, but for choird: gateway, memory and browser as real processes.
+"""Each of Choir's services that answers HTTP, but for choird: four real processes.
 
 Used by the tests of rows S1 and S2. choird has tests of its own, with an agent that is at home there.
 """
@@ -20,7 +20,7 @@ from tests.support.bus import BUS_KEY
 from tests.support.postgres import running_postgres
 from tests.support.service_process import running_bus_server, service_process
 
-SERVICES = ("gateway", "memory", "browser")
+SERVICES = ("gateway", "memory", "browser", "egress")
 GATEWAY_TOKEN = "gateway-token-of-the-test"
 
 

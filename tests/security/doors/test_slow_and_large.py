@@ -7,15 +7,16 @@ import pytest
 
 from choir_common.http.client import make_client
 from choir_common.http.http_protocol import HEAD_TIMEOUT_S, MAX_HEAD_BYTES
+from choir_egress.endpoints import MAX_TABLE_BYTES
 from tests.security.doors.every_service import SERVICES, Door, running_door
 from tests.security.doors.raw import Raw
 
 MIB = 1 << 20
 AT_ONCE = 10
-LARGEST_BODY = MIB
-# gateway is the only one of them that reads a body at all: the others refuse the route
-BODY_TOO_LARGE = {"gateway": 413, "memory": 405, "browser": 405}
-BODY_TOO_SLOW = {"gateway": 408, "memory": 405, "browser": 405}
+LARGEST_BODY = dict.fromkeys(SERVICES, MIB) | {"egress": MAX_TABLE_BYTES}
+# gateway is the only one of them that reads a body of anybody: the others refuse the route
+BODY_TOO_LARGE = dict.fromkeys(SERVICES, 405) | {"gateway": 413}
+BODY_TOO_SLOW = dict.fromkeys(SERVICES, 405) | {"gateway": 408}
 CHUNK = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
 
 
@@ -43,7 +44,7 @@ async def slow_body(door: Door) -> int:
 
 async def claimed(door: Door) -> int:
     async with Raw(door.socket) as raw:
-        raw.writer.write(post(door, f"Content-Length: {LARGEST_BODY + 1}"))
+        raw.writer.write(post(door, f"Content-Length: {LARGEST_BODY[door.service] + 1}"))
         return await raw.status()
 
 

@@ -45,6 +45,16 @@ def test_the_create_request_is_the_one_that_was_reviewed() -> None:
     assert container_create_request(SITE, SPEC) == json.loads(GOLDEN.read_text())
 
 
+def test_with_the_egress_proxy_a_container_has_no_network() -> None:
+    spec = replace(SPEC, egress_key="ab" * 32)
+    host = container_create_request(SITE, spec)["HostConfig"]
+    plain = json.loads(GOLDEN.read_text())["HostConfig"]
+    del plain["ExtraHosts"]
+    assert host == {**plain, "NetworkMode": "none"}
+    assert spec.egress_key not in json.dumps(host)
+    assert b"/run/choir/proxy.sock" in boot_line(spec)
+
+
 def test_the_lease_token_is_not_in_the_create_request() -> None:
     assert TOKEN not in json.dumps(container_create_request(SITE, SPEC))
     assert TOKEN.encode() in boot_line(SPEC)

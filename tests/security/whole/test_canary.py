@@ -206,7 +206,7 @@ async def everything(stack: EmbeddedStack) -> list[tuple[str, bytes]]:
         options = ("--format=plain", "--inserts", "--file", str(dump), "choir")
         await run_program(reached, "pg_dump", *options, inspect_progress=lambda: None)
     found.append(("the database", dump.read_bytes()))
-    for name in ("choird", "memory", "browser", "gateway"):
+    for name in ("choird", "memory", "browser", "egress", "gateway"):
         async with make_client(f"unix://{stack.home}/socks/{name}.sock") as client:
             found.append((f"{name} /metrics", (await client.get("/metrics")).content))
             found.append((f"{name} /readyz", (await client.get("/readyz")).content))

@@ -35,6 +35,7 @@ async def test_the_operator_sees_the_agent_and_the_system(world: World, agent: A
         "memory": False,
         "gateway": False,
         "browser": False,
+        "egress": True,
     }
     ready = (await world.get("/readyz")).json()["parts"]
     assert {part["name"]: part["ok"] for part in ready} == parts

@@ -15,7 +15,7 @@ CHUNK = 65_536
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class ByteMeter(Protocol):
+class ByteLimiter(Protocol):
     """Counter of forwarded bytes, which may end the transfer."""
 
     def consume(self, count: int) -> bool:
@@ -27,9 +27,9 @@ class ByteMeter(Protocol):
 class Forwarder:
     """Forwards one connection of a client to one server."""
 
-    up: ByteMeter
+    up: ByteLimiter
     """Counts bytes to the server."""
-    down: ByteMeter
+    down: ByteLimiter
     """Counts bytes to the client."""
     max_bytes: int
     """Limit of bytes in each direction."""
@@ -58,7 +58,7 @@ class Forwarder:
         source: asyncio.StreamReader,
         sink: asyncio.StreamWriter,
         limit: int,
-        meter: ByteMeter,
+        meter: ByteLimiter,
     ) -> None:
         """Copy up to `limit` bytes until the source ends, is silent too long, or the meter is used up."""
         with contextlib.suppress(OSError, TimeoutError):
@@ -76,7 +76,7 @@ class Forwarder:
 
     async def _forward_tunnel(self, client: Streams, upstream: Streams) -> None:
         """Connect two connections until either side ends."""
-        up = asyncio.create_task(self._copy(client[0], upstream[1], self.max_bytes, self.up))
+        up = asyncio.create_task(self._send_up(client[0], upstream[1]))
         down = asyncio.create_task(self._copy(upstream[0], client[1], self.max_bytes, self.down))
         try:
             await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
@@ -89,6 +89,12 @@ class Forwarder:
             up.cancel()
             down.cancel()
             await asyncio.gather(up, down, return_exceptions=True)
+
+    async def _send_up(self, client: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> None:
+        await self._copy(client, upstream, self.max_bytes, self.up)
+        if upstream.can_write_eof():  # the server learns that nothing follows
+            with contextlib.suppress(OSError):
+                upstream.write_eof()
 
     async def _forward_request_body(
         self, head: HttpHead, client: asyncio.StreamReader, upstream: asyncio.StreamWriter

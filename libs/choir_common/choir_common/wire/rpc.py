@@ -259,6 +259,10 @@ class AgentStartParameters(WireModel):
     choir_dir: str
     """Path of the identity directory (`/choir`) inside the agent's file system."""
     image_version: str = ""
+    egress_socket: str = ""
+    """Path of the egress proxy's socket; empty if the agent connects without a proxy."""
+    egress_key: str = ""
+    """Key of the passwords at the egress proxy."""
 
 
 HOST_TOOL = "choir.log.search"

@@ -16,7 +16,17 @@ from choir_common.logs import reader as reading
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import print_json_text, stderr_console
 
-SERVICES = ("choird", "gateway", "memory", "browser", "postgres", "nats", "rehearsal", "stack")
+SERVICES = (
+    "choird",
+    "gateway",
+    "memory",
+    "browser",
+    "egress",
+    "postgres",
+    "nats",
+    "rehearsal",
+    "stack",
+)
 SHOWN_FIRST = ("timestamp", "level", "source", "session", "lane", "message")
 
 

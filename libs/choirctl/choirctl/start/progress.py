@@ -17,6 +17,7 @@ DESCRIPTIONS = {
     "rehearsal": "the scripted model",
     "memory": "the agents' memory",
     "browser": "the browser service",
+    "egress": "the agents' way to the network",
     "control": "sessions, log, approvals",
     "gateway": "the channels to users",
 }

@@ -36,10 +36,16 @@ def git_config(identity: GitIdentityConfig, own: Path, ssh_config: Path, helper:
     )
 
 
-def ssh_config(hosts: tuple[str, ...], known_hosts: Path, agent_socket: Path | None) -> str:
+def ssh_config(
+    hosts: tuple[str, ...],
+    known_hosts: Path,
+    agent_socket: Path | None,
+    proxy_command: str | None = None,
+) -> str:
     """Return an ssh configuration that offers the key to `hosts` and to no other host.
 
-    ssh uses the first value of each option, so the last block contains the defaults.
+    `proxy_command` connects standard input and output with the host and port that follow it. ssh uses the
+    first value of each option, so the last block contains the defaults.
     """
     lines: list[str] = []
     names = [name for name in map(_host_name, hosts) if name]
@@ -54,6 +60,7 @@ def ssh_config(hosts: tuple[str, ...], known_hosts: Path, agent_socket: Path | N
         "    ConnectTimeout 30",
         "    StrictHostKeyChecking accept-new",
         f"    UserKnownHostsFile {_path(known_hosts)}",
+        *([f"    ProxyCommand {proxy_command.replace('%', '%%')} %h %p"] if proxy_command else []),
     ]
     return "\n".join([*lines, ""])
 

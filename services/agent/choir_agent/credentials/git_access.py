@@ -18,12 +18,17 @@ import structlog
 from choir_agent.credentials.config_files import git_config, is_private_key, ssh_config
 from choir_agent.credentials.credential_server import CredentialServer, GitCredential
 from choir_agent.credentials.ssh_agent import SshAgent, SshAgentFailed
+from choir_agent.egress import proxy_connect
+from choir_agent.egress.route import unproxied_hosts
 from choir_agent.settings import CurrentSettings
 from choir_common.wire.config import GitIdentityConfig
 
 log = structlog.get_logger("choir.agent.git")
 
 HELPER = "git-cred-helper"
+SSH_PROXY_COMMAND = " ".join(
+    shlex.quote(word) for word in (sys.executable, "-I", "-S", proxy_connect.__file__)
+)
 HELPER_SCRIPT = Path(__file__).with_name("cred_helper.py")
 SHORT_TMP = Path("/tmp")  # noqa: S108 - in an agent's view it is another name of its own directory
 LONGEST_SOCKET_PATH = 100
@@ -33,8 +38,13 @@ NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 class GitAccess:
     """Git identity of this agent, limited to its hosts."""
 
-    def __init__(self, tmp_dir: str, home: Path) -> None:
-        """Use a private directory below `tmp_dir`, and the user's own git settings in `home`."""
+    def __init__(self, tmp_dir: str, home: Path, *, proxied: bool = False) -> None:
+        """Use a private directory below `tmp_dir`, and the user's own git settings in `home`.
+
+        If `proxied`, git and ssh connect through the egress proxy.
+        """
+        self._proxied = proxied
+        self._proxy_command = SSH_PROXY_COMMAND if proxied else None
         self._tmp_dir = tmp_dir
         self._home = home
         self._directory: Path | None = None
@@ -82,7 +92,12 @@ class GitAccess:
         await self._use_key(key)
         helper = _helper_command(self._directory)
         await asyncio.to_thread(self._write, self._directory, identity, helper)
-        self._environment = _environment(self._directory, helper)
+        self._environment = MappingProxyType(
+            {
+                **_environment(self._directory, helper),
+                **(unproxied_hosts(except_for=identity.hosts) if self._proxied else {}),
+            }
+        )
 
     def _make_directory(self) -> Path:
         directory = Path(tempfile.mkdtemp(prefix="choir-git-", dir=self._tmp_dir))
@@ -93,7 +108,9 @@ class GitAccess:
     def _write(self, directory: Path, identity: GitIdentityConfig, helper: str) -> None:
         own, ssh = self._home / ".gitconfig", directory / "ssh_config"
         socket = self._ssh_agent.socket if self._ssh_agent else None
-        _replace(ssh, ssh_config(identity.hosts, directory / "known_hosts", socket))
+        _replace(
+            ssh, ssh_config(identity.hosts, directory / "known_hosts", socket, self._proxy_command)
+        )
         _replace(directory / "gitconfig", git_config(identity, own, ssh, helper))
 
     async def _use_key(self, key: str | None) -> None:
@@ -118,20 +135,18 @@ class GitAccess:
             await agent.close()
 
 
-def _environment(directory: Path, helper: str) -> Mapping[str, str]:
+def _environment(directory: Path, helper: str) -> dict[str, str]:
     # A helper in the repository's configuration could store the token on disk. The environment is
     # applied after the repository's configuration, so the empty entry removes such helpers.
-    return MappingProxyType(
-        {
-            "GIT_CONFIG_GLOBAL": str(directory / "gitconfig"),
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_CONFIG_COUNT": "2",
-            "GIT_CONFIG_KEY_0": "credential.helper",
-            "GIT_CONFIG_VALUE_0": "",
-            "GIT_CONFIG_KEY_1": "credential.helper",
-            "GIT_CONFIG_VALUE_1": helper,
-        }
-    )
+    return {
+        "GIT_CONFIG_GLOBAL": str(directory / "gitconfig"),
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": "credential.helper",
+        "GIT_CONFIG_VALUE_0": "",
+        "GIT_CONFIG_KEY_1": "credential.helper",
+        "GIT_CONFIG_VALUE_1": helper,
+    }
 
 
 def _helper_command(directory: Path) -> str:

@@ -52,6 +52,7 @@ class ExternalTool:
             # Git gets credentials from a helper socket, not from the environment.
             with_git="git_identity" in runtime.secret_resources,
             offline=not runtime.network,
+            tool=self.manifest.name,
         )
         stdout, stderr = OutputCapture(MAX_RESULT_BYTES // 2), OutputCapture(MAX_LOGGED_BYTES // 2)
         try:

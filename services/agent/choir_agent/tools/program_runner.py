@@ -32,6 +32,8 @@ class Program:
     """Whether it may use the agent's git identity."""
     offline: bool = False
     """Whether the kernel prevents it from creating any socket."""
+    tool: str = ""
+    """Name of the tool, which the egress proxy checks; without one it has no proxy."""
     readable: tuple[str, ...] = ()
     """The only paths it may read, unless empty; relative ones are relative to its working directory."""
 
@@ -40,6 +42,12 @@ class GitEnvironment(Protocol):
     """Access to the agent's git identity."""
 
     def environment(self) -> Mapping[str, str]: ...
+
+
+class ProxyEnvironment(Protocol):
+    """Way to the egress proxy."""
+
+    def environment(self, tool: str, call_id: str) -> Mapping[str, str]: ...
 
 
 class ProgramRunner:
@@ -51,12 +59,17 @@ class ProgramRunner:
         tmp_dir: str,
         *,
         git: GitEnvironment | None = None,
+        egress: ProxyEnvironment | None = None,
         launcher: CallLauncherClient | None = None,
     ) -> None:
-        """Set where programs run; `git` is for programs that may use the agent's git identity."""
+        """Set where programs run.
+
+        `git` is for programs that may use the agent's git identity. `egress` leads programs to the network.
+        """
         self._workspace = workspace
         self._tmp_dir = tmp_dir
         self._git = git
+        self._egress = egress
         self._launcher = launcher or CallLauncherClient()
 
     async def run(self, program: Program, stdout: StreamSink, stderr: StreamSink) -> int | None:
@@ -96,8 +109,15 @@ class ProgramRunner:
             "TERM": "dumb",
             "TMPDIR": self._tmp_dir,
             "CHOIR_CALL_ID": program.call_id,
+            **self._proxy_variables(program),
+            # after the proxy's, because git servers on this machine are reached through it
             **(self._git.environment() if self._git and program.with_git else {}),
         }
+
+    def _proxy_variables(self, program: Program) -> Mapping[str, str]:
+        if self._egress is None or not program.tool or program.offline:
+            return {}
+        return self._egress.environment(program.tool, program.call_id)
 
 
 async def _end_of(call: StartedCall, sinks: tuple[StreamSink, ...], timeout_s: float) -> int | None:

@@ -11,6 +11,7 @@ from choir_common.clients.memory import MemoryClient
 from choir_common.errors import ChoirError
 from choir_common.postgres.pool import Database
 from choir_common.wire.operator import ComponentStatus
+from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.log.archiving.store import ArchiveStore
 
@@ -30,6 +31,7 @@ class ReadinessChecks:
         gateway: httpx2.AsyncClient,
         runtime: AgentRuntime,
         archives: ArchiveStore,
+        egress: EgressRegistry,
     ) -> None:
         self._database = database
         self._bus = bus
@@ -38,6 +40,7 @@ class ReadinessChecks:
         self._gateway = gateway
         self._runtime = runtime
         self._archives = archives
+        self._egress = egress
         self._is_started = False
 
     def mark_started(self) -> None:
@@ -62,6 +65,7 @@ class ReadinessChecks:
             _run_check("memory", self._check_memory),
             _run_check("gateway", self._check_gateway),
             _run_check("browser", self._check_browser),
+            _run_check("egress", self._check_egress),
         )
         return (*needed, *others)
 
@@ -105,6 +109,11 @@ class ReadinessChecks:
     async def _check_browser(self) -> str:
         status = await self._browser.status()
         return status.detail if status.ok else f"!{status.detail}"
+
+    async def _check_egress(self) -> str:
+        if not self._egress.is_enabled:
+            return "off: agents connect to the network without a proxy (CHOIR_EGRESS_ENDPOINT)"
+        return f"!{self._egress.failure_reason}" if self._egress.failure_reason else ""
 
     async def _check_gateway(self) -> str:
         try:

@@ -59,6 +59,7 @@ class HttpServices:
             gateway=services.gateway,
             runtime=services.runtime,
             archives=log.archives,
+            egress=services.egress,
         )
         endpoints = AgentEndpoints(
             leases=log.leases,

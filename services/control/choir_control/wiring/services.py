@@ -10,6 +10,7 @@ from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.stack_secrets import RESERVED_SECRETS
 from choir_common.telemetry import Redactor
+from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.erasure.person_eraser import PersonEraser
 from choir_control.agents.erasure.person_store import PersonStore
 from choir_control.agents.operations.service import OperationService
@@ -75,6 +76,7 @@ class ControlServices:
         self.configuration = ConfigService(
             settings.config_file, settings.default_model, ConfigVersionStore(self.database)
         )
+        self.egress = self._make_egress()
         self._metrics = Metrics(SERVICE)
         self.money = self._make_money()
         self.conversations = self._make_conversations()
@@ -95,6 +97,15 @@ class ControlServices:
         self.approvals = self._make_approvals()
         self.overview = self._make_overview()
         self.inbox = self._make_inbox()
+
+    def _make_egress(self) -> EgressRegistry:
+        address = self.settings.egress_address
+        return EgressRegistry(
+            client=make_client(address) if address else None,
+            configuration=self.configuration,
+            listener=self.listener,
+            otlp_endpoint=self.settings.otlp_endpoint or "",
+        )
 
     def _make_money(self) -> MoneyServices:
         return MoneyServices(
@@ -155,6 +166,7 @@ class ControlServices:
             memory_tools=self.host_tools.memory_tools,
             memory_admin=self.host_tools.memory_admin,
             listener=self.listener,
+            egress=self.egress,
             clock=self._clock,
         )
 

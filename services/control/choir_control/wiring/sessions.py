@@ -11,6 +11,7 @@ from choir_common.clock import Clock
 from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.pool import Database
 from choir_common.telemetry import Redactor
+from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.host_tools.browse import BrowseTool, make_browse_tool
 from choir_control.agents.host_tools.execute import HostToolExecutor
 from choir_control.agents.host_tools.log_search import LogSearchStore, LogSearchTool
@@ -88,6 +89,7 @@ class SessionServices:
         memory_tools: MemoryTools,
         memory_admin: MemoryAdminClient,
         listener: ControlListener,
+        egress: EgressRegistry,
         clock: Clock,
     ) -> None:
         self._configuration = configuration
@@ -99,13 +101,8 @@ class SessionServices:
         self.lane_statuses = LaneStatusRegistry(clock)
         self.liveness = LivenessTracker(clock)
         self._closer = self._make_closer(database, outbox, clock)
-        self._crash_handler = CrashHandler(
-            store=self.store,
-            closer=self._closer,
-            configuration=configuration,
-            liveness=self.liveness,
-        )
-        self.starter = self._make_starter(settings, image_resolver, listener)
+        self._crash_handler = self._make_crash_handler()
+        self.starter = self._make_starter(settings, image_resolver, listener, egress)
         self.signal_sender = self._make_signal_sender()
         self.overrides = self._make_overrides()
         self.stopper = self._make_stopper()
@@ -119,6 +116,14 @@ class SessionServices:
         )
         self.workspaces = self._make_workspaces(settings, leases, operations)
         self.forgetting = self._make_forgetting(memory_admin, memory_tools, clock)
+
+    def _make_crash_handler(self) -> CrashHandler:
+        return CrashHandler(
+            store=self.store,
+            closer=self._closer,
+            configuration=self._configuration,
+            liveness=self.liveness,
+        )
 
     def _make_closer(
         self, database: Database, outbox: OutboxRescanner, clock: Clock
@@ -196,6 +201,7 @@ class SessionServices:
         settings: ControlSettings,
         image_resolver: LaunchImageResolver,
         listener: ControlListener,
+        egress: EgressRegistry,
     ) -> SessionStarter:
         launcher = AgentLauncher(
             settings=settings,
@@ -203,6 +209,7 @@ class SessionServices:
             runtime=self._runtime,
             image_resolver=image_resolver,
             listener=listener,
+            egress=egress,
         )
         return SessionStarter(
             store=self.store,

@@ -81,7 +81,14 @@ class ShellTool:
         if "\x00" in command:
             raise ToolFailed("bad_input", "A command cannot contain a NUL character.")
         argv = [self._shell, "-c", command]
-        program = Program(context.call_id, argv, timeout_s, with_git=True, offline=context.offline)
+        program = Program(
+            context.call_id,
+            argv,
+            timeout_s,
+            with_git=True,
+            offline=context.offline,
+            tool=MANIFEST.name,
+        )
         stdout, stderr = (
             OutputCapture(CAPTURE_BYTES_EACH_END),
             OutputCapture(CAPTURE_BYTES_EACH_END),

@@ -21,6 +21,7 @@ from imap_tools.mailbox import BaseMailBox
 from imap_tools.message import MailMessage
 from imap_tools.query import AND, Header, UidRange
 
+from choir_agent.egress.event_loop import connect_from_thread
 from choir_agent.tools.mail.account import MailAccount, MailServer
 from choir_agent.tools.mail.received_message import message_details, message_summary
 from choir_agent.tools.mail.requests import MailQuery, MessageRequest
@@ -44,7 +45,7 @@ class Mailbox:
     def __init__(self, account: MailAccount, folder: str) -> None:
         self._account = account
         self._folder = folder
-        self._socket = _SocketCloser()
+        self._socket = _SocketCloser(asyncio.get_running_loop())
 
     async def list(self, query: MailQuery, limit: int) -> JsonObject:
         """Count the messages that match the query and summarise the newest of them."""
@@ -125,7 +126,9 @@ class Mailbox:
 class _SocketCloser:
     """Closes the socket of a client from another thread, also one that is opened later."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        """The agent's event loop, which opens connections."""
         self._client: imaplib.IMAP4 | None = None
         self._cancelled = False
 
@@ -143,7 +146,16 @@ class _SocketCloser:
                 self._client.sock.shutdown(socket.SHUT_RDWR)
 
 
-class _ImapClient(imaplib.IMAP4):
+class _LoopConnection(imaplib.IMAP4):
+    """Opens the connection with the event loop, which knows the way to the network."""
+
+    _closer: _SocketCloser
+
+    def _create_socket(self, timeout: float | None) -> socket.socket:
+        return connect_from_thread(self._closer.loop, self.host, self.port, timeout)
+
+
+class _ImapClient(_LoopConnection):
     """An IMAP client that registers itself with `closer` when its socket is open.
 
     The constructor already talks to the server, so a cancelled call needs the socket before it
@@ -159,7 +171,7 @@ class _ImapClient(imaplib.IMAP4):
         self._closer.register(self)
 
 
-class _ImapTlsClient(imaplib.IMAP4_SSL):
+class _ImapTlsClient(imaplib.IMAP4_SSL, _LoopConnection):
     """The same over TLS from the start."""
 
     def __init__(self, server: MailServer, closer: _SocketCloser) -> None:

@@ -37,8 +37,15 @@ class LaunchSpec:
     """A built image with its own /choir (docker runtime); without one, `choir_dir` is mounted there."""
     image_version: str = ""
     """Version in /choir/version.json; empty for an agent without repositories."""
+    egress_key: str = ""
+    """Key at the egress proxy, whose socket is `proxy.sock` in `socket_dir`: the agent's only way to the
+    network. Empty if the agent connects without the proxy."""
     http: ControlAddress | None = None
     """Set when agents reach control over HTTP instead of the socket."""
+
+    def egress_socket(self, sockets: str) -> str:
+        """Return the path of the egress proxy's socket, or an empty string without a proxy."""
+        return f"{sockets}/proxy.sock" if self.egress_key else ""
 
     def control_address(self, sockets: str) -> ControlAddress:
         """Return the address of control; `sockets` is the socket directory as the agent sees it."""

@@ -13,6 +13,7 @@ import structlog
 from choir_common.errors import Conflict, NotFound, Unavailable
 from choir_common.identity_dir import ImageVersion
 from choir_common.wire.rpc import ResourceBindings
+from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.runtimes.port import (
     AgentRuntime,
     ControlAddress,
@@ -131,12 +132,14 @@ class AgentLauncher:
         runtime: AgentRuntime,
         image_resolver: LaunchImageResolver,
         listener: ControlListener,
+        egress: EgressRegistry,
     ) -> None:
         self._settings = settings
         self._configuration = configuration
         self._runtime = runtime
         self._image_resolver = image_resolver
         self._listener = listener
+        self._egress = egress
 
     async def newest(self, agent_id: str) -> SessionImage:
         """Return the image for a new session; raise Conflict when it has to be built first."""
@@ -170,6 +173,7 @@ class AgentLauncher:
                 socket_dir=self._settings.agent_socket_dir(session.agent_id),
                 docker_image=outfit.docker_image,
                 image_version=outfit.version.image_version if outfit.version else "",
+                egress_key=await self._egress.admit(session.agent_id),
                 http=self._listener.agent_endpoint(),
             )
         )

@@ -48,7 +48,7 @@ class Installation:
     """Distinguishes this installation's containers from another's on the same engine."""
     image: str
     network: str
-    """Network to join; `bridge` is the engine's own, and with `none` only control's socket is reachable."""
+    """Network of agents without egress proxy; `bridge` is the engine's own."""
     uid: int
     gid: int
     """Control's own user: without capabilities even root cannot open another user's 0700 directory."""
@@ -116,6 +116,8 @@ def boot_line(spec: LaunchSpec) -> bytes:
         workspace=CONTAINER_WORKSPACE,
         choir_dir=CONTAINER_CHOIR_DIR,
         image_version=spec.image_version,
+        egress_socket=spec.egress_socket(CONTAINER_SOCKET_DIR),
+        egress_key=spec.egress_key,
     )
     return boot.model_dump_json().encode() + b"\n"
 
@@ -128,9 +130,7 @@ def _host_config(site: Installation, spec: LaunchSpec) -> JsonObject:
         "Privileged": False,
         "ReadonlyRootfs": True,
         "Init": True,
-        "NetworkMode": site.network,
-        # for a model server on the host, such as Ollama; it is reachable by its address anyway
-        "ExtraHosts": ["host.docker.internal:host-gateway"],
+        **_network(site, spec),
         "IpcMode": "private",
         "CgroupnsMode": "private",
         "Memory": limits.memory_bytes,
@@ -161,6 +161,13 @@ def _host_config(site: Installation, spec: LaunchSpec) -> JsonObject:
         "AutoRemove": False,
         "LogConfig": {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}},
     }
+
+
+def _network(site: Installation, spec: LaunchSpec) -> JsonObject:
+    if spec.egress_key:
+        return {"NetworkMode": "none"}  # the egress proxy is reached through its socket
+    # for a model server on the host, such as Ollama; it is reachable by its address anyway
+    return {"NetworkMode": site.network, "ExtraHosts": ["host.docker.internal:host-gateway"]}
 
 
 def _bind(source: Path, target: str, *, read_only: bool) -> JsonValue:

@@ -72,15 +72,18 @@ class Boundary:
     launcher: Path | None
     """Script that starts the programs of tool calls; None if the agent's package is not installed here."""
 
-    def options(self, parent: int, view: Path | None) -> list[str]:
-        """Return the options for `confine`'s command line; they contain no secrets."""
+    def options(self, parent: int, view: Path | None, *, offline: bool = False) -> list[str]:
+        """Return the options for `confine`'s command line; they contain no secrets.
+
+        With `offline` the view has a network of its own, without connection to another.
+        """
         pairs: list[tuple[str, str]] = [("--parent", str(parent)), ("--chdir", str(self.workspace))]
         pairs += [("--read", str(path)) for path in self.read]
         pairs += [("--write", str(path)) for path in self.write]
         pairs += [("--device", path) for path in DEVICES if Path(path).exists()]
         pairs += [("--limit", f"{name}={number}") for name, number in self.limits.options()]
         if view is not None:
-            pairs.append(("--view", str(view)))
+            pairs += [("--view", str(view)), ("--network", "none" if offline else "host")]
         if self.launcher is not None:
             pairs.append(("--launcher", str(self.launcher)))
             pairs += [

@@ -11,6 +11,7 @@ each with one value:
     --chdir PATH    working directory of the program
     --view PATH     use a mount namespace without the rest of the file tree, built at PATH, which is in no
                     other option; fails where that is forbidden
+    --network KIND  with a view: `host`, or `none` for a network that consists of a loopback interface only
     --launcher FILE the launcher of tool calls, a script that runs beside the program, outside its Landlock
                     domain, and gives each call a domain with the same rules
     --call-limit NAME=N  a limit on all processes of a tool call: memory (bytes), processes
@@ -22,6 +23,7 @@ connecting to them). Landlock restricts what may be done with these paths, and t
 """
 
 import ctypes
+import fcntl
 import os
 import resource
 import runpy
@@ -42,6 +44,8 @@ CAPABILITY_VERSION_3 = 0x20080522
 LAST_CAPABILITY = 63
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER = 0x00020000, 0x08000000, 0x10000000
+CLONE_NEWNET = 0x40000000
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND = 2, 4, 8, 4096
 MS_REC, MS_PRIVATE = 16384, 1 << 18
 MNT_DETACH = 2
@@ -72,6 +76,7 @@ class ConfinementOptions:
 
     parent: int = 0
     view: str = ""
+    network: str = "host"
     chdir: str = "/"
     launcher: str = ""
     newest_abi: int = sys.maxsize
@@ -93,6 +98,8 @@ def parse(arguments: list[str]) -> ConfinementOptions:
             options.parent = int(value)
         elif name == "--view":
             options.view = value
+        elif name == "--network":
+            options.network = value
         elif name == "--chdir":
             options.chdir = value
         elif name == "--launcher":
@@ -182,13 +189,17 @@ def add_landlock_rule(kernel: SystemCalls, ruleset: int, path: str, rights: int)
     os.close(descriptor)
 
 
-def enter_namespaces(kernel: SystemCalls) -> None:
-    """Leave the host's mount and IPC namespaces; an unprivileged user needs a user namespace for it."""
+def enter_namespaces(kernel: SystemCalls, network: str) -> None:
+    """Leave the host's mount and IPC namespaces, and with network `none` its network.
+
+    An unprivileged user needs a user namespace for it.
+    """
+    kinds = CLONE_NEWNS | CLONE_NEWIPC | (CLONE_NEWNET if network == "none" else 0)
     if os.geteuid() == 0:
-        kernel.call("unshare", CLONE_NEWNS | CLONE_NEWIPC)
+        kernel.call("unshare", kinds)
         return
     uid, gid = os.geteuid(), os.getegid()
-    kernel.call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC)
+    kernel.call("unshare", CLONE_NEWUSER | kinds)
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{uid} {uid} 1"),
@@ -197,9 +208,18 @@ def enter_namespaces(kernel: SystemCalls) -> None:
         Path(f"/proc/self/{name}").write_text(text)
 
 
+def enable_loopback() -> None:
+    """Set the loopback interface of a new network namespace up."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        request = b"lo".ljust(16, b"\0") + IFF_UP.to_bytes(2, sys.byteorder)
+        fcntl.ioctl(control, SIOCSIFFLAGS, request.ljust(40, b"\0"))
+
+
 def build_view(kernel: SystemCalls, options: ConfinementOptions) -> None:
     """Build a root directory in which only the given paths exist, and make it the process's root."""
-    enter_namespaces(kernel)
+    enter_namespaces(kernel, options.network)
+    if options.network == "none":
+        enable_loopback()
     kernel.mount("", "/", "", MS_REC | MS_PRIVATE)
     paths = sorted({*options.read, *options.write, *options.device})
     # Opened first, because the new root may cover some of them while it is built.

@@ -81,7 +81,7 @@ class ProcessLauncher:
         try:
             process = await asyncio.create_subprocess_exec(
                 *CONFINE,
-                *boundary.options(os.getpid(), self._view),
+                *boundary.options(os.getpid(), self._view, offline=bool(spec.egress_key)),
                 "--",
                 *self._command,
                 stdin=stdin,
@@ -125,8 +125,8 @@ class ProcessLauncher:
                 self._view = self._view_base
             except OSError as error:
                 self.missing = (
-                    f"mount namespaces ({error}): agents can connect to Unix sockets of this user's "
-                    "other programs (docker, ssh-agent)",
+                    f"mount and network namespaces ({error}): agents can connect to Unix sockets of this "
+                    "user's other programs (docker, ssh-agent), and to any address without the egress proxy",
                     *await self._test_confinement(boundary, None),
                 )
         if confine.landlock_abi(confine.SystemCalls()) < SIGNALS_SCOPED_SINCE:
@@ -145,7 +145,7 @@ class ProcessLauncher:
         """Return what is missing on this host; raises OSError if the view cannot be made."""
         process = await asyncio.create_subprocess_exec(
             *CONFINE,
-            *boundary.options(os.getpid(), view),
+            *boundary.options(os.getpid(), view, offline=True),
             "--",
             stdin=DEVNULL,
             stdout=PIPE,
@@ -181,6 +181,8 @@ def _boot_line(spec: LaunchSpec) -> bytes:
         workspace=str(spec.workspace),
         choir_dir=str(spec.choir_dir),
         image_version=spec.image_version,
+        egress_socket=spec.egress_socket(str(spec.socket_dir)),
+        egress_key=spec.egress_key,
     )
     return boot.model_dump_json().encode() + b"\n"
 

@@ -1,0 +1,95 @@
+"""Relay from a port on loopback to the egress proxy's Unix socket.
+
+Programs know proxies by host and port. The relay passes bytes on unread: the proxy checks the credentials.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+from choir_agent.egress.event_loop import EgressEventLoop
+from choir_agent.egress.route import LOOPBACK, EgressAddress
+from choir_common.errors import StartupError
+from choir_common.wire.rpc import AgentStartParameters
+
+CHUNK = 65_536
+MAX_CONNECTIONS = 256
+CONNECT_TIMEOUT_S = 5.0
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def open_relay(boot: AgentStartParameters) -> "EgressRelay | None":
+    """Return the relay to the agent's proxy, which listens already; None if the agent has no proxy.
+
+    Raises StartupError if no port is free.
+    """
+    if not boot.egress_socket:
+        return None
+    try:
+        listener = socket.create_server((LOOPBACK, 0))
+    except OSError as error:
+        raise StartupError(f"No port on {LOOPBACK} can be opened: {error.strerror}.") from error
+    port = int(listener.getsockname()[1])
+    return EgressRelay(EgressAddress(boot.egress_socket, boot.egress_key, port), listener)
+
+
+class EgressRelay:
+    """Serves the listening socket of a route."""
+
+    def __init__(self, route: EgressAddress, listener: socket.socket) -> None:
+        self.route = route
+        self._listener = listener
+        self._open: set[asyncio.Task[None]] = set()
+
+    def make_event_loop(self) -> EgressEventLoop:
+        """Return an event loop that connects through the proxy."""
+        return EgressEventLoop(self.route)
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Serve during the block."""
+        server = await asyncio.start_server(self._serve, sock=self._listener)
+        try:
+            yield
+        finally:
+            server.close()
+            for task in self._open:
+                task.cancel()
+            await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or len(self._open) >= MAX_CONNECTIONS:
+            writer.close()
+            return
+        self._open.add(task)
+        try:
+            # The proxy may be starting again: without it, the client sees its connection end.
+            with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    proxy = await asyncio.open_unix_connection(self.route.socket)
+                await _connect((reader, writer), proxy)
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+
+async def _connect(client: Streams, proxy: Streams) -> None:
+    """Pass bytes in both directions until both have ended; the proxy limits the time."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_copy(client[0], proxy[1]))
+            tasks.create_task(_copy(proxy[0], client[1]))
+    finally:
+        proxy[1].close()
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await source.read(CHUNK):
+            sink.write(data)
+            await sink.drain()
+        if sink.can_write_eof():
+            sink.write_eof()

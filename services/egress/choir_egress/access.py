@@ -1,0 +1,45 @@
+"""Decision on one connection: may this user of an agent's proxy reach this host? Pure."""
+
+from datetime import datetime
+
+from choir_common.egress.addresses import Allowlist, parse_allowlist
+from choir_common.egress.credentials import ProxyIdentity
+from choir_common.errors import Forbidden
+from choir_common.policy import Destinations, PolicyCall, decide
+from choir_common.wire.egress import AgentEgress
+
+CONFIGURED = "config.json"
+
+
+def check_host(agent: AgentEgress, user: ProxyIdentity, host: str, now: datetime) -> None:
+    """Raise Forbidden if a rule of the policy on hosts forbids the host to this tool.
+
+    `ask` forbids, too: a person cannot be asked while a connection waits.
+    """
+    if not user.tool:
+        return
+    call = PolicyCall(
+        agent_id=agent.agent_id,
+        tool=user.tool,
+        lane="edge",
+        role="user",
+        arguments={},
+        destinations=Destinations(hosts=(host.lower().rstrip("."),)),
+    )
+    decision = decide(agent.rules, call, now, needs_approval=False)
+    if decision.action == "allow":
+        return
+    reason = f" ({decision.why})" if decision.why else ""
+    raise Forbidden(
+        f"The owner's policy does not let {user.tool} reach {host}{reason}. Only the owner can "
+        "change that, with a rule in `policy` that allows this host."
+    )
+
+
+def allowlist_of(agent: AgentEgress, user: ProxyIdentity, exceptions: Allowlist) -> Allowlist:
+    """Return the addresses that this user may reach although they are not public."""
+    hosts = agent.tool_hosts if user.tool else agent.own_hosts
+    configured = parse_allowlist(",".join(hosts), CONFIGURED)
+    if not user.tool:
+        return configured
+    return Allowlist((*exceptions.entries, *configured.entries), exceptions.setting)

@@ -1,0 +1,157 @@
+"""HTTP proxy of one agent: CONNECT and plain HTTP over its Unix socket."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.clock import Clock
+from choir_common.egress.addresses import Allowlist
+from choir_common.egress.credentials import authenticate
+from choir_common.egress.dialer import Dialer, Resolver
+from choir_common.egress.forwarding import Forwarder, Streams
+from choir_common.egress.http_head import HttpHead, InvalidHead, parse_target, read_head
+from choir_common.errors import ChoirError, Forbidden, InvalidRequest, RateLimited
+from choir_common.wire.egress import AgentEgress
+from choir_egress.access import allowlist_of, check_host
+from choir_egress.traffic import ProxyConnection, TrafficLog
+
+log = structlog.get_logger("choir.egress")
+
+HEAD_TIMEOUT_S = 30.0
+MAX_BYTES = 1 << 40
+"""Bytes of one connection: practically unlimited, because commands download data sets."""
+CONCURRENT_DIALS = 16
+REASON_HEADER = "choir-egress"
+_CHALLENGE = 'Proxy-Authenticate: Basic realm="choir"'
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLimits:
+    """Limits of one agent's connections."""
+
+    connections: int
+    idle_s: float
+
+
+class AgentProxy:
+    """Serves the connections of one agent; refuses with status 403 and the reason."""
+
+    def __init__(
+        self,
+        agent: AgentEgress,
+        *,
+        exceptions: Allowlist,
+        resolver: Resolver,
+        limits: ProxyLimits,
+        traffic: TrafficLog,
+        clock: Clock,
+    ) -> None:
+        self.agent = agent
+        """What the agent may reach; replaced when control sends other rules."""
+        self._exceptions = exceptions
+        self._resolver = resolver
+        self._limits = limits
+        self._traffic = traffic
+        self._clock = clock
+        self._dialling = asyncio.Semaphore(CONCURRENT_DIALS)
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection to its end."""
+        task = asyncio.current_task()
+        # Counted before authentication: any process of the agent can connect.
+        if task is None or len(self._open) >= self._limits.connections:
+            writer.close()
+            return
+        self._open.add(task)
+        try:
+            await self._exchange((reader, writer))
+        except (InvalidHead, OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+            pass  # the client disconnected or sent invalid data: there is nobody to answer
+        except asyncio.CancelledError:
+            pass  # the agent was removed: asyncio would log a cancelled connection as an error
+        except Exception:  # outermost loop of a connection
+            log.exception("egress connection failed", agent=self.agent.agent_id)
+        finally:
+            self._open.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def close(self) -> None:
+        """End all connections."""
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _exchange(self, client: Streams) -> None:
+        async with asyncio.timeout(HEAD_TIMEOUT_S):
+            head = await read_head(client[0])
+        if head is None:
+            return
+        user = authenticate(self.agent.key, head.get("proxy-authorization") or "")
+        if user is None:
+            await _respond(client[1], "407 Proxy Authentication Required", "", _CHALLENGE)
+            return
+        method, uri, _ = head.start
+        target = parse_target(method, uri)
+        account = ProxyConnection(self.agent.agent_id, user, target.host, target.port)
+        try:
+            upstream = await self._dial(account)
+        except ChoirError as error:
+            self._traffic.record_refusal(account, error.message)
+            await _refuse(client[1], error)
+            return
+        await self._forward(head, target.path, account=account, client=client, upstream=upstream)
+
+    async def _dial(self, account: ProxyConnection) -> Streams:
+        """Connect to a permitted address.
+
+        Raises Forbidden, InvalidRequest or Unavailable.
+        """
+        check_host(self.agent, account.user, account.host, self._clock.now())
+        allow = allowlist_of(self.agent, account.user, self._exceptions)
+        async with self._dialling:
+            return await Dialer(allow, self._resolver).dial(account.host, account.port)
+
+    async def _forward(
+        self,
+        head: HttpHead,
+        path: str,
+        *,
+        account: ProxyConnection,
+        client: Streams,
+        upstream: Streams,
+    ) -> None:
+        forwarder = Forwarder(account.up, account.down, MAX_BYTES, self._limits.idle_s)
+        try:
+            await forwarder.forward(head, path, client, upstream)
+        finally:
+            upstream[1].close()
+            self._traffic.record_end(account)
+
+
+async def _refuse(writer: asyncio.StreamWriter, error: ChoirError) -> None:
+    """Answer in the server's place."""
+    match error:
+        case Forbidden():
+            status = "403 Forbidden"
+        case InvalidRequest():
+            status = "400 Bad Request"
+        case RateLimited():
+            status = "429 Too Many Requests"
+        case _:
+            status = "502 Bad Gateway"
+    await _respond(writer, status, error.message, f"{REASON_HEADER}: {error.code}")
+
+
+async def _respond(writer: asyncio.StreamWriter, status: str, text: str, field_line: str) -> None:
+    body = text.encode()
+    writer.write(
+        f"HTTP/1.1 {status}\r\n{field_line}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+        + body
+    )
+    await writer.drain()

@@ -1,0 +1,95 @@
+"""The running agents, with a listening proxy socket for each."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.clock import Clock
+from choir_common.egress.addresses import Allowlist
+from choir_common.egress.dialer import Resolver
+from choir_common.egress.http_head import MAX_HEAD_BYTES
+from choir_common.errors import StartupError, Unavailable
+from choir_common.http.listen import bind_unix
+from choir_common.wire.egress import AgentEgress, EgressTable
+from choir_egress.agent_proxy import AgentProxy, ProxyLimits
+from choir_egress.settings import EgressSettings
+from choir_egress.traffic import TrafficLog
+
+log = structlog.get_logger("choir.egress")
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenProxy:
+    proxy: AgentProxy
+    server: asyncio.Server
+
+
+class AgentTable:
+    """Opens and closes the proxies of agents as control says which agents run."""
+
+    def __init__(
+        self,
+        settings: EgressSettings,
+        *,
+        exceptions: Allowlist,
+        resolver: Resolver,
+        traffic: TrafficLog,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._exceptions = exceptions
+        self._resolver = resolver
+        self._traffic = traffic
+        self._clock = clock
+        self._proxies: dict[str, _OpenProxy] = {}
+        self._changing = asyncio.Lock()
+
+    async def apply(self, table: EgressTable) -> None:
+        """Serve exactly these agents, with these rules.
+
+        Raises Unavailable if a socket cannot be opened; the other agents are served nevertheless.
+        """
+        async with self._changing:
+            agent_ids = {agent.agent_id for agent in table.agents}
+            for agent_id in self._proxies.keys() - agent_ids:
+                await self._close(agent_id)
+            failures = [failure for agent in table.agents if (failure := await self._open(agent))]
+        if failures:
+            raise Unavailable(" ".join(failures))
+
+    async def close(self) -> None:
+        """Close all proxies."""
+        await self.apply(EgressTable(agents=()))
+
+    async def _open(self, agent: AgentEgress) -> str:
+        """Open an agent's socket, or replace the rules of an open one; return the error, if any."""
+        existing = self._proxies.get(agent.agent_id)
+        if existing is not None:
+            existing.proxy.agent = agent
+            return ""
+        proxy = AgentProxy(
+            agent,
+            exceptions=self._exceptions,
+            resolver=self._resolver,
+            limits=ProxyLimits(self._settings.egress_connections, self._settings.egress_idle_s),
+            traffic=self._traffic,
+            clock=self._clock,
+        )
+        try:
+            bound = bind_unix(self._settings.proxy_socket(agent.agent_id))
+        except StartupError as error:
+            return error.message
+        server = await asyncio.start_unix_server(proxy.serve, sock=bound, limit=MAX_HEAD_BYTES)
+        self._proxies[agent.agent_id] = _OpenProxy(proxy, server)
+        log.info("egress opened", agent=agent.agent_id)
+        return ""
+
+    async def _close(self, agent_id: str) -> None:
+        entry = self._proxies.pop(agent_id)
+        entry.server.close()
+        await entry.proxy.close()
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(self._settings.proxy_socket(agent_id).unlink, missing_ok=True)
+        log.info("egress closed", agent=agent_id)

@@ -1,0 +1,51 @@
+"""Composition root of the egress service."""
+
+import asyncio
+import socket
+
+import structlog
+
+from choir_common.clock import SystemClock
+from choir_common.egress.addresses import parse_allowlist
+from choir_common.egress.dialer import SystemResolver
+from choir_common.http.listen import bind_tcp_address, bind_unix, serve, stop_on_signals
+from choir_common.metrics import Metrics
+from choir_common.redactor import Redactor
+from choir_egress.agent_table import AgentTable
+from choir_egress.endpoints import make_http_app
+from choir_egress.settings import EgressSecrets, EgressSettings
+from choir_egress.traffic import TrafficLog
+
+log = structlog.get_logger("choir.egress")
+
+SERVICE = "choir-egress"
+
+
+async def run_egress(
+    settings: EgressSettings, _secrets: EgressSecrets, _redactor: Redactor
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises StartupError if the settings are invalid or a socket cannot be bound.
+    """
+    stop = stop_on_signals()
+    metrics = Metrics(SERVICE)
+    table = AgentTable(
+        settings,
+        exceptions=parse_allowlist(settings.egress_allow, "CHOIR_EGRESS_ALLOW"),
+        resolver=SystemResolver(),
+        traffic=TrafficLog(metrics),
+        clock=SystemClock(),
+    )
+    sockets = [_bind(settings)]
+    log.info("egress ready")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve(make_http_app(table, metrics), sockets, stop))
+        await stop.wait()
+        await table.close()
+
+
+def _bind(settings: EgressSettings) -> socket.socket:
+    if settings.egress_http is None:
+        return bind_unix(settings.control_socket)
+    return bind_tcp_address(settings.egress_http, "CHOIR_EGRESS_HTTP")

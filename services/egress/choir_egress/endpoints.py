@@ -1,0 +1,43 @@
+"""HTTP endpoints for control: the running agents, and health checks."""
+
+from collections.abc import Sequence
+
+from fastapi import FastAPI, Request
+
+from choir_common.http.body import openapi_body, parse_request_body
+from choir_common.http.service_app import make_service_app
+from choir_common.metrics import Metrics
+from choir_common.wire.egress import EgressTable
+from choir_common.wire.messages import Empty
+from choir_common.wire.operator import ComponentStatus
+from choir_egress import VERSION
+from choir_egress.agent_table import AgentTable
+
+MAX_TABLE_BYTES = 16_000_000
+
+
+class EgressReadiness:
+    """The readiness check: the service depends on no other."""
+
+    async def check(self) -> Sequence[ComponentStatus]:
+        """Return that the service works."""
+        return (ComponentStatus(name="egress", ok=True, detail=""),)
+
+
+def make_http_app(table: AgentTable, metrics: Metrics) -> FastAPI:
+    """Build the HTTP app."""
+    app = make_service_app(
+        "Choir egress",
+        VERSION,
+        EgressReadiness(),
+        metrics=metrics,
+        max_body_bytes=MAX_TABLE_BYTES,
+    )
+
+    @app.put("/v1/agents", tags=["egress"], openapi_extra=openapi_body(EgressTable))
+    async def put_agents(request: Request) -> Empty:
+        """Replace the running agents and their rules."""
+        await table.apply(await parse_request_body(request, EgressTable))
+        return Empty()
+
+    return app

@@ -1,0 +1,39 @@
+"""Settings of the egress service; the only module that reads its environment."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from choir_common.addresses import HOST_AND_PORT_PATTERN
+from choir_common.settings import ServiceSecrets, ServiceSettings
+
+
+class EgressSettings(ServiceSettings):
+    """Settings that an operator can change."""
+
+    egress_allow: str = ""
+    """Addresses that agents' commands may reach although they are not public: `host:port` or networks,
+    comma-separated. None by default: they belong to this machine and its neighbours."""
+    egress_connections: int = Field(default=256, ge=1)
+    """Connections that one agent may have open; a package manager opens 50."""
+    egress_idle_s: float = Field(default=600.0, ge=1)
+    """Seconds without a byte after which a connection is closed."""
+    egress_http: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
+    """host:port for control's requests instead of the socket `socks/egress.sock` (containers)."""
+
+    @property
+    def control_socket(self) -> Path:
+        """Return the Unix socket for control's requests unless `egress_http` is set."""
+        return self.home / "socks" / "egress.sock"
+
+    def proxy_socket(self, agent_id: str) -> Path:
+        """Return the Unix socket of one agent's proxy, in the directory that this agent sees."""
+        return self.home / "socks" / "agents" / agent_id / "proxy.sock"
+
+
+class EgressSecrets(ServiceSecrets):
+    """No secrets: control sends the agents' keys."""
+
+    def values(self) -> list[str]:
+        """Return an empty list."""
+        return []

@@ -1,0 +1,80 @@
+"""The egress service as a real process, and a server on loopback that agents must not reach."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+from choir_common.http.client import make_client
+from choir_common.wire.egress import AgentEgress, EgressTable
+from tests.support.service_process import ServiceProcess
+
+KEY = "ab" * 32
+
+
+@dataclass
+class TrapServer:
+    """An HTTP server that answers each request with its first line, and counts connections."""
+
+    port: int = 0
+    connections: int = 0
+    heads: list[str] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            head = ""
+            while "connection: close" not in head.lower():
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                self.heads.append(head)
+                body = head.partition("\r\n")[0].encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                await writer.drain()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def running_trap() -> AsyncIterator[TrapServer]:
+    """Serve on a free port of loopback."""
+    trap = TrapServer()
+    server = await asyncio.start_server(trap.serve, "127.0.0.1", 0)
+    trap.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield trap
+
+
+@dataclass
+class EgressProcess:
+    """The running service."""
+
+    service: ServiceProcess
+
+    def proxy_socket(self, agent_id: str = "main") -> Path:
+        return self.service.home / "socks" / "agents" / agent_id / "proxy.sock"
+
+    async def put(self, *agents: AgentEgress) -> httpx2.Response:
+        """Send the table of agents."""
+        async with make_client(self.service.endpoint) as client:
+            body = EgressTable(agents=agents).model_dump_json()
+            return await client.put("/v1/agents", content=body)
+
+
+@contextlib.asynccontextmanager
+async def running_egress(home: Path, *agents: AgentEgress) -> AsyncIterator[EgressProcess]:
+    """Start the service in a state directory, with these agents."""
+    service = ServiceProcess(
+        "choir_egress",
+        home,
+        "nats://127.0.0.1:1",
+        home / "socks" / "egress.sock",
+    )
+    await service.start()
+    process = EgressProcess(service)
+    try:
+        assert (await process.put(*agents)).is_success
+        yield process
+    finally:
+        assert await service.stop() == 0, service.log
