@@ -2,7 +2,7 @@
 # Create one environment per image below /opt, from the lock file. Called by the Dockerfile; the arguments
 # are options of `uv sync`.
 set -eu
-for image in control agent memory gateway browser; do
+for image in control agent egress memory gateway browser; do
     UV_PROJECT_ENVIRONMENT=/opt/$image uv sync --quiet --frozen --no-dev --package "choir-$image" "$@"
 done
 # Postgres and NATS run in containers, so their wheels are left out.

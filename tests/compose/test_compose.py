@@ -107,7 +107,7 @@ def test_an_agents_container_is_as_hard_as_promised(stack: ComposeStack) -> None
     assert set(host["Tmpfs"]) == {"/tmp", "/run"}
     assert host["Memory"] == host["MemorySwap"] == 1024 << 20
     assert (host["NanoCpus"], host["PidsLimit"]) == (1_000_000_000, 512)
-    assert host["NetworkMode"] == f"{stack.project}_agents"
+    assert host["NetworkMode"] == "none"
     assert not (host["PidMode"] or host["UsernsMode"] or host["Devices"])
     assert host["IpcMode"] == "private"
     mounts = {mount["Destination"]: mount["RW"] for mount in agent["Mounts"]}
@@ -123,25 +123,43 @@ def test_an_agents_container_is_as_hard_as_promised(stack: ComposeStack) -> None
     assert config["User"] == f"{owner.st_uid}:{owner.st_gid}"
 
 
-def test_an_agent_reaches_no_service_but_its_socket_and_the_model(stack: ComposeStack) -> None:
+PORTS = {
+    "postgres": 5432,
+    "nats": 4222,
+    "control": 9400,
+    "gateway": 9401,
+    "memory": 9402,
+    "browser": 9403,
+    "egress": 9404,
+    "rehearsal": 8080,
+}
+
+
+def test_an_agent_has_no_network_and_reaches_no_service(stack: ComposeStack) -> None:
+    """It answered with a model nevertheless: the conversation above went through the egress proxy."""
     (agent,) = stack.agent_containers()
-    probe = """
-import socket
-def reaches(host, port):
+    targets = [
+        (network["IPAddress"], port)
+        for name, port in PORTS.items()
+        for network in stack.service(name)["NetworkSettings"]["Networks"].values()
+    ]
+    assert len(targets) > len(PORTS)
+    probe = f"""
+import os, socket
+def reaches(target):
     try:
-        socket.create_connection((host, port), 2).close()
+        socket.create_connection(target, 2).close()
         return True
     except OSError:
         return False
-doors = {'postgres': 5432, 'nats': 4222, 'control': 9400, 'gateway': 9401, 'memory': 9402, 'browser': 9403}
-print([name for name, port in doors.items() if reaches(name, port)], reaches('rehearsal', 8080))
+print(os.listdir('/sys/class/net'), [target for target in {targets!r} if reaches(target)])
 """
     said = docker("exec", agent["Id"], "/opt/agent/bin/python", "-I", "-c", probe)
-    assert said.split() == ["[]", "True"]
+    assert said.strip() == "['lo'] []"
 
 
 def test_no_secret_is_in_any_environment_or_command(stack: ComposeStack) -> None:
-    names = ("control", "memory", "gateway", "browser", "postgres", "nats", "setup", "rehearsal")
+    names = (*PORTS, "setup")
     own = json.loads(
         stack.compose("exec", "-T", "memory", "cat", "/run/choir-secrets/secrets.json")
     )
@@ -152,7 +170,7 @@ def test_no_secret_is_in_any_environment_or_command(stack: ComposeStack) -> None
 
 
 def test_services_run_without_privileges(stack: ComposeStack) -> None:
-    for name in ("control", "memory", "gateway", "browser", "rehearsal"):
+    for name in ("control", "egress", "memory", "gateway", "browser", "rehearsal"):
         container = stack.service(name)
         assert container["HostConfig"]["ReadonlyRootfs"] is True
         assert container["HostConfig"]["CapDrop"] == ["ALL"]
@@ -161,10 +179,11 @@ def test_services_run_without_privileges(stack: ComposeStack) -> None:
         # without the engine's own health checks, which come and go
         running = {line.split()[1] for line in users if "choir_" in line}
         owner = str((stack.home / "config.json").stat().st_uid)
-        assert running == {owner if name == "control" else "10001"}, (name, users)
+        enters = name in ("control", "egress")
+        assert running == {owner if enters else "10001"}, (name, users)
         # not the service itself: nothing inside could end process 1 when it hangs
         init = docker("exec", container["Id"], "cat", "/proc/1/comm").strip()
-        assert init == ("tini" if name == "control" else "docker-init"), name
+        assert init == ("tini" if enters else "docker-init"), name
 
 
 def test_the_sockets_belong_to_the_owner_of_the_home_alone(stack: ComposeStack) -> None:
@@ -172,7 +191,8 @@ def test_the_sockets_belong_to_the_owner_of_the_home_alone(stack: ComposeStack) 
     for path in (stack.home / "socks", stack.home / "socks" / "agents" / "main"):
         found = path.stat()
         assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (owner, 0o700)
-    assert (stack.home / "socks" / "choird.sock").stat().st_uid == owner
+    for path in ("choird.sock", "agents/main/proxy.sock"):
+        assert (stack.home / "socks" / path).stat().st_uid == owner
 
 
 async def wait_until_ready(stack: ComposeStack, restarts: int) -> None:
@@ -275,6 +295,7 @@ def test_up_alone_answers_the_first_hello() -> None:
         assert stack.run("chat", "-m", "hello").strip()
         agents = json.loads(stack.run("agent", "list", "--json"))
         assert [agent["agent_id"] for agent in agents] == ["main"]
+        a_command_reaches_no_service_through_the_proxy(stack)
         # what setup finds it leaves alone, and the second `up` changes no container
         ids = set(stack.compose("ps", "--quiet").split())
         stack.compose("up", "--wait")
@@ -282,6 +303,27 @@ def test_up_alone_answers_the_first_hello() -> None:
         every_line_of_the_readme_works(stack)
         a_backup_is_restored(stack)
         a_key_and_an_address_of_the_environment_choose_the_model(stack)
+
+
+PROXIED = """
+import urllib.error, urllib.request
+for host in ('rehearsal:8080', 'control:9400', 'egress:9404', '169.254.169.254'):
+    try:
+        print(host, urllib.request.urlopen(f'http://{host}/livez', timeout=30).status)
+    except urllib.error.HTTPError as error:
+        print(host, error.code)
+"""
+
+
+def a_command_reaches_no_service_through_the_proxy(stack: ComposeStack) -> None:
+    """Not even the model's server, which the agent itself reaches."""
+    (stack.home / "workspaces" / "main" / "probe.py").write_text(PROXIED)
+    call = json.dumps({"command": "python3 probe.py"})
+    said = stack.run("chat", "-m", f"/tool choir.exec {call}")
+    for host in ("rehearsal:8080", "control:9400", "egress:9404", "169.254.169.254"):
+        assert f"{host} 403" in said, said
+    line = next(it for it in stack.compose("logs", "egress").splitlines() if "rehearsal" in it)
+    assert "choir.exec" in line and "refused" in line
 
 
 def in_control(stack: ComposeStack, *words: str) -> str:
@@ -354,5 +396,5 @@ def a_key_and_an_address_of_the_environment_choose_the_model(stack: ComposeStack
     assert is_rehearsing(stack)
     assert json.loads(in_control(with_key, "status", "--json"))["model"] == "gpt-5-mini"
     assert in_control(with_key, "chat", "-m", "hello").strip()
-    (agent,) = stack.agent_containers()
-    assert docker("exec", agent["Id"], "getent", "hosts", "host.docker.internal").strip()
+    egress = stack.service("egress")["Id"]
+    assert docker("exec", egress, "getent", "hosts", "host.docker.internal").strip()

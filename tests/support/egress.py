@@ -37,10 +37,10 @@ class TrapServer:
 
 
 @contextlib.asynccontextmanager
-async def running_trap() -> AsyncIterator[TrapServer]:
-    """Serve on a free port of loopback."""
+async def running_trap(host: str = "127.0.0.1") -> AsyncIterator[TrapServer]:
+    """Serve on a free port of this address."""
     trap = TrapServer()
-    server = await asyncio.start_server(trap.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(trap.serve, host, 0)
     trap.port = server.sockets[0].getsockname()[1]
     async with server:
         yield trap

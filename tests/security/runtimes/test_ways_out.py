@@ -1,6 +1,7 @@
-"""S35 for the process runtime: every way from an agent to a network, but the egress proxy, fails."""
+"""S35: every way from an agent to a network, but the egress proxy, fails in both runtimes."""
 
 import asyncio
+import base64
 import contextlib
 import socket
 import sys
@@ -10,20 +11,19 @@ from typing import Any
 
 import pytest
 
+from choir_common.egress.credentials import ProxyIdentity, proxy_password
 from choir_common.wire.egress import AgentEgress
 from choir_control.agents.runtimes.process import confine
 from tests.security.runtimes.confined import Place, confining
+from tests.service.runtimes.containers import Yard, image_that_runs, yard_for
 from tests.support.egress import KEY, TrapServer, running_egress, running_trap
 
-pytestmark = pytest.mark.skipif(
+needs_landlock = pytest.mark.skipif(
     sys.platform != "linux" or confine.landlock_abi(confine.SystemCalls()) == 0,
     reason="NO LANDLOCK IN THIS KERNEL: the confinement of agents is not tested here",
 )
-ABSTRACT = "\0choir-test-trap"
 
 WAYS_OUT = """
-import base64
-from choir_common.egress.credentials import ProxyIdentity, proxy_password
 port = int(Path('port').read_text())
 def connect(family, address, kind=socket.SOCK_STREAM):
     with socket.socket(family, kind) as way:
@@ -31,8 +31,7 @@ def connect(family, address, kind=socket.SOCK_STREAM):
         way.connect(address)
         way.send(b'leak')
 def proxied(target):
-    user = ProxyIdentity('choir.exec', 'call_1')
-    token = base64.b64encode(f'{user.name}:{proxy_password(boot["egress_key"], user)}'.encode()).decode()
+    token = Path('credentials').read_text()
     with socket.socket(socket.AF_UNIX) as way:
         way.connect(boot['egress_socket'])
         way.sendall(f'CONNECT {target} HTTP/1.1\\r\\nProxy-Authorization: Basic {token}\\r\\n\\r\\n'.encode())
@@ -56,7 +55,7 @@ report({
     'UDP IPv6': attempt(lambda: connect(inet6, ('2606:4700::1111', 53), socket.SOCK_DGRAM)),
     'raw': attempt(lambda: socket.socket(inet, socket.SOCK_RAW, socket.IPPROTO_ICMP)),
     'packet': attempt(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW)),
-    'abstract socket': attempt(lambda: connect(socket.AF_UNIX, '\\0choir-test-trap')),
+    'abstract socket': attempt(lambda: connect(socket.AF_UNIX, f'\\0choir-test-{port}')),
     'other port by proxy': attempt(lambda: proxied(f'localhost:{port + 1}')),
     'loopback by proxy': attempt(lambda: proxied(f'127.0.0.1:{port}')),
     'allowed by proxy': attempt(lambda: proxied(f'localhost:{port}')),
@@ -85,7 +84,7 @@ print(json.dumps({
     'loopback': attempt(lambda: connect(socket.AF_INET, ('127.0.0.1', port))),
     'address of the host': attempt(lambda: connect(socket.AF_INET, (host, port))),
     'public': attempt(lambda: connect(socket.AF_INET, ('1.1.1.1', 443))),
-    'abstract socket': attempt(lambda: connect(socket.AF_UNIX, '\\0choir-test-trap')),
+    'abstract socket': attempt(lambda: connect(socket.AF_UNIX, f'\\0choir-test-{port}')),
     'vsock': attempt(lambda: socket.socket(getattr(socket, 'AF_VSOCK', 40), socket.SOCK_STREAM)),
     'netlink': attempt(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)),
     'loopback by proxy': attempt(lambda: fetch(f'http://127.0.0.1:{port}/')),
@@ -135,14 +134,14 @@ class Traps:
 
 
 @contextlib.asynccontextmanager
-async def trapped(place: Place) -> AsyncIterator[Traps]:
+async def trapped(place: Place | Yard) -> AsyncIterator[Traps]:
     """Open the traps, and the egress proxy with the TCP trap as the only host that is allowed."""
-    async with running_trap() as trap:
+    async with running_trap("0.0.0.0") as trap:
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         abstract = socket.socket(socket.AF_UNIX)
         with udp, abstract:
             udp.bind(("127.0.0.1", trap.port))
-            abstract.bind(ABSTRACT)
+            abstract.bind(f"\0choir-test-{trap.port}")
             abstract.listen()
             for way in (udp, abstract):
                 way.setblocking(False)
@@ -151,10 +150,13 @@ async def trapped(place: Place) -> AsyncIterator[Traps]:
                 yield Traps(trap, udp, abstract)
 
 
-async def run_agent(place: Place, traps: Traps) -> Any:
+async def run_agent(place: Place | Yard, traps: Traps) -> Any:
     """Start the agent with the proxy as its way to the network; return its report."""
     spec = replace(place.spec(), egress_key=KEY)
     (spec.workspace / "port").write_text(str(traps.tcp.port))
+    user = ProxyIdentity("choir.exec", "call_1")
+    credentials = base64.b64encode(f"{user.name}:{proxy_password(KEY, user)}".encode())
+    (spec.workspace / "credentials").write_bytes(credentials)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         with contextlib.suppress(OSError):
             probe.connect(("192.0.2.1", 9))
@@ -163,19 +165,34 @@ async def run_agent(place: Place, traps: Traps) -> Any:
     return await place.report()
 
 
-async def test_every_way_to_a_network_but_the_proxy_fails() -> None:
-    async with confining(WAYS_OUT) as place, trapped(place) as traps:
+async def try_every_way(place: Place | Yard) -> None:
+    """Start the agent that tries; assert that only the proxy led it anywhere."""
+    async with trapped(place) as traps:
         report = await run_agent(place, traps)
         await asyncio.sleep(0)
         received = traps.received()
-    assert place.runtime.has_private_view
     allowed = report.pop("allowed by proxy")
     assert allowed[0] == "done"
     assert "GET / HTTP/1.1" in allowed[1]
+    assert len(report) == 14
     assert {what: result for what, result in report.items() if result[0] != "refused"} == {}
     assert (traps.tcp.connections, received) == (1, 0)
 
 
+@needs_landlock
+async def test_every_way_to_a_network_but_the_proxy_fails() -> None:
+    async with confining(WAYS_OUT) as place:
+        await try_every_way(place)
+        assert place.runtime.has_private_view
+
+
+async def test_every_way_to_a_network_but_the_proxy_fails_in_a_container() -> None:
+    with image_that_runs(WAYS_OUT) as image:
+        async with yard_for(image, network="bridge") as yard:
+            await try_every_way(yard)
+
+
+@needs_landlock
 async def test_a_call_reaches_the_proxy_only_and_without_network_nothing_at_all() -> None:
     async with confining(CALLS) as place, trapped(place) as traps:
         own_network, online, offline = await run_agent(place, traps)

@@ -25,6 +25,7 @@ DIRECTORIES = (  # parents first: each is made with mode 0700
     "repos/global",
     "repos/agents",
     "socks",
+    "socks/agents",
     "logs",
     "logs/archive",
     "data",
