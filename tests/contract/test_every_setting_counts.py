@@ -83,6 +83,8 @@ READ = {
     "agents.*.defaults.notion": f"{CONTROL}/agents/sessions/bindings.py",
     "agents.*.defaults.email": f"{CONTROL}/agents/sessions/bindings.py",
     "workspaces.*.path": f"{CONTROL}/agents/sessions/launch.py",
+    "workspaces.*.limits.mb": f"{AGENT}/tools/workspace_quota.py",
+    "workspaces.*.limits.files": f"{AGENT}/tools/workspace_quota.py",
     "models.*.provider": f"{CONTROL}/api/operator/agents.py",
     "models.*.api": f"{MODELS}/registry.py",
     "models.*.input": f"{MODELS}/abilities.py",

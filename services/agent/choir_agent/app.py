@@ -200,6 +200,7 @@ class Agent:
         self._outages = OutageTracker(self._clock, redactor)
         self._cool_downs = CoolDowns(self._clock)
         self._dynamic = self._build_settings(redactor, git)
+        workspace.quota.follow(self._dynamic)
         self._replication = LogReplicator(
             control=control,
             session_log=session_log,

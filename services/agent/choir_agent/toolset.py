@@ -8,7 +8,7 @@ from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.egress.route import EgressAddress
 from choir_agent.log.session_log import SessionLog
-from choir_agent.settings import AgentProcessSettings
+from choir_agent.settings import DEFAULT_TMP_DIR, AgentProcessSettings
 from choir_agent.skills.skill_registry import SkillRegistry, load_skills
 from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.builtin import core_spawn
@@ -78,12 +78,15 @@ def build_toolset(
     Raises StartupError for an invalid skill or tool.
     """
     files = WorkspaceFiles(workspace)
+    if settings.tmp_dir != DEFAULT_TMP_DIR:
+        workspace.quota.include(Path(settings.tmp_dir))
     programs = ProgramRunner(
         workspace.root,
         settings.tmp_dir,
         git=git,
         egress=egress,
         launcher=CallLauncherClient(settings.call_launcher),
+        quota=workspace.quota,
     )
     # The proposal tools read this list later, when it has the names of all tools.
     known_tools: list[str] = []

@@ -20,6 +20,7 @@ from choir_control.agents.egress_registry import SEND_INTERVAL_S
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.idle_end import INTERVAL_S as IDLE_INTERVAL_S
 from choir_control.agents.sessions.workspace_traps import INTERVAL_S as TRAPS_INTERVAL_S
+from choir_control.agents.sessions.workspace_usage import INTERVAL_S as USAGE_INTERVAL_S
 from choir_control.approvals.service import EXPIRY_INTERVAL_S
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.startup import read_startup_config
@@ -157,6 +158,7 @@ class ControlApp:
                 ("approval expiry", EXPIRY_INTERVAL_S, services.approvals.expiry.expire_overdue),
                 ("idle sessions", IDLE_INTERVAL_S, services.sessions.idle_ender.sweep),
                 ("workspace traps", TRAPS_INTERVAL_S, services.sessions.traps.sweep),
+                ("workspace usage", USAGE_INTERVAL_S, services.sessions.usage.sweep),
                 ("clone removal", job.INTERVAL_S / 6, proposals.remove_idle_clones),
                 ("lost model calls", LOST_CALLS_INTERVAL_S, services.money.budgets.count_lost),
                 ("egress", SEND_INTERVAL_S, services.egress.send),

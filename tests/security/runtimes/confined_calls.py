@@ -29,14 +29,14 @@ sys.path.insert(0, {package!r})
 from choir_agent.call_launcher.messages import CallReply, CallRequest
 launcher = socket.socket(fileno=int(os.environ['CHOIR_CALL_LAUNCHER']))
 missing = json.loads(launcher.makefile().readline())
-def start(script, environment=(), offline=False):
+def start(script, environment=(), offline=False, **disk):
     ours, theirs = socket.socketpair()
     socket.send_fds(launcher, [b'0' if offline else b'1'], [theirs.fileno()])
     theirs.close()
     reader, writer = os.pipe()
     nothing = os.open(os.devnull, os.O_RDONLY)
     message = CallRequest(argv=[{python!r}, '-I', '-c', script], environment=dict(environment),
-                          cwd=os.getcwd(), offline=offline, readable=[]).encode()
+                          cwd=os.getcwd(), offline=offline, readable=[], **disk).encode()
     socket.send_fds(ours, [message[:4]], [nothing, writer, writer])
     ours.sendall(message[4:])
     os.close(writer)

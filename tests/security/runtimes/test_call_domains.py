@@ -1,4 +1,4 @@
-"""S26, S27: what a malicious command of `choir.exec` reaches of other calls, of its agent and of the host."""
+"""S26, S27, S39: what a malicious command of `choir.exec` reaches of other calls, its agent and the host."""
 
 import os
 import subprocess
@@ -211,3 +211,63 @@ print(json.dumps([reply.excess, reply.exit_code, end(start('print(1)'))[0]]))
     excess, exit_code, next_output = run_confined(host, code, limit)
     assert excess.endswith(reason)
     assert (exit_code, next_output) == (None, "1\n")
+
+
+CREATE = """
+import os
+for number in range(10**9):
+    os.close(os.open(f'/dev/shm/f{number}', os.O_CREAT))
+"""
+FILL = """
+import time
+for number in range(10**9):
+    open(f'/dev/shm/f{number}', 'wb').write(b'x' * 10_000)
+    time.sleep(0.0001)
+"""
+UNLINKED = """
+import os, time
+file = os.open('/dev/shm/f', os.O_CREAT | os.O_WRONLY)
+os.unlink('/dev/shm/f')
+os.posix_fallocate(file, 0, 62 << 20)
+time.sleep(30)
+"""
+# A file system of 64 MB in the view, which other programs do not slow down.
+PLACE = "/dev/shm"
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "reason"),
+    [
+        (CREATE, "max_files=10_000", "the limit is 10,000 files"),
+        (FILL, "max_bytes=20_000_000", "the limit is 20 MB"),
+    ],
+    ids=["files", "bytes"],
+)
+def test_a_call_that_fills_its_workspace_is_ended_and_told_why(
+    script: str, limits: str, reason: str
+) -> None:
+    host = Host(7, root=True)
+    if cause := unsupported(host):
+        pytest.skip(cause)
+    code = f"""
+_, reply = end(start({script!r}, directories=[{PLACE!r}], {limits}))
+print(json.dumps([reply.excess, reply.exit_code, len(os.listdir({PLACE!r}))]))
+"""
+    excess, exit_code, entries = run_confined(host, code)
+    assert excess.endswith(reason)
+    assert exit_code is None
+    assert entries > 1_000
+
+
+def test_a_call_leaves_a_part_of_the_disk_free_also_with_deleted_files() -> None:
+    host = Host(7, root=True)
+    if cause := unsupported(host):
+        pytest.skip(cause)
+    code = f"""
+_, reply = end(start({UNLINKED!r}, directories=[{PLACE!r}]))
+free = os.statvfs({PLACE!r})
+print(json.dumps([reply.excess, reply.exit_code, free.f_bavail == free.f_blocks]))
+"""
+    excess, exit_code, is_free = run_confined(host, code)
+    assert excess.startswith("the disk is nearly full: ")
+    assert (exit_code, is_free) == (None, True)

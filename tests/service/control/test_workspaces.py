@@ -11,6 +11,7 @@ import pytest
 
 from choir_control.workspaces.traps import TrapReport
 from tests.service.control.agent_hand import AgentHand
+from tests.service.control.test_configuration import apply, edit, load
 from tests.service.control.test_sessions import leases
 from tests.service.control.world import World, a_config, until
 
@@ -97,6 +98,26 @@ async def test_traps_in_a_directory_of_the_owner_are_named_only(
     await agent.reply("two")
     await traps.sweep()
     assert (await shown(world))["main"]["traps"] == [".envrc", "repo/.git/config"]
+
+
+async def test_the_user_is_told_once_that_a_workspace_is_over_its_limit(
+    world: World, agent: AgentHand
+) -> None:
+    edit(world, lambda config: config["workspaces"]["main"].update(limits={"mb": 1, "files": 2}))
+    await load(world)
+    await apply(world)
+    place = fill(world)
+    (place / "large").write_bytes(b"x" * 3_000_000)
+    assert world.control is not None
+    usage = world.control.services.sessions.usage
+    for number in range(3):
+        await agent.reply(f"reply {number}")
+        await usage.sweep()
+    excess = "main has 3 MB (limit: 1 MB) and 3 files and directories (limit: 2)"
+    assert (await world.get("/v1/status")).json()["full_workspaces"] == [excess]
+    assert (await shown(world))["main"]["excess"] == excess.removeprefix("main ")
+    said = [text for text in await world.delivered(4) if "workspaces.main.limits" in text]
+    assert len(said) == 1 and excess in said[0]
 
 
 def lay_trap(folder: Path) -> None:

@@ -248,6 +248,15 @@ async def test_entries_without_a_price_are_named(provider: Provider, tmp_path: P
     assert ", ".join(unpriced) in found.detail and "`models.own.prices`" in found.detail
 
 
+async def test_workspaces_over_a_limit_are_named(provider: Provider, tmp_path: Path) -> None:
+    running = running_with(provider.model())
+    assert (await findings(tmp_path, running))["workspaces"].outcome == "ok"
+    full = ("main has 3 MB (limit: 1 MB)",)
+    status = running.status.model_copy(update={"full_workspaces": full})
+    found = (await findings(tmp_path, RunningChoir(status, running.config)))["workspaces"]
+    assert found.outcome == "warn" and full[0] in found.detail
+
+
 @pytest.mark.parametrize(
     ("detail", "outcome"), [("running", "ok"), (f"running; {NO_SANDBOX}", "warn")]
 )

@@ -9,7 +9,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from choir_common.errors import InvalidRequest, StartupError
-from choir_common.wire.config import Config, ModelConfig
+from choir_common.wire.config import Config, ModelConfig, WorkspaceLimits
 from choir_common.wire.model import WireModel
 from choir_common.wire.operator import StartAgent
 from choir_common.wire.repository_files import SkillFile, ToolManifestFile
@@ -462,3 +462,11 @@ def test_a_loopback_host_needs_none(host: str) -> None:
 def test_secrets_do_not_show_in_their_representation() -> None:
     secrets = ControlSecrets(postgres_password="hunter22", secrets={"k": "sk-value-1"})
     assert "hunter22" not in repr(secrets) and "sk-value-1" not in repr(secrets)
+
+
+def test_an_agent_gets_the_limits_of_its_workspace() -> None:
+    workspace = {"path": "/w", "limits": {"mb": 7, "files": None}}
+    snapshot = ConfigSnapshot(1, config(workspaces={"w": workspace}))
+    assert snapshot.settings_for("main", BOUND).workspace_limits == WorkspaceLimits(
+        mb=7, files=None
+    )

@@ -110,6 +110,8 @@ def test_what_a_workspace_holds_is_measured_without_links(root: Path, outside: P
     found = measure_workspace(root, 5)
     assert (found.exists, found.files, found.complete) == (True, 2, True)
     assert 1000 <= found.size < 1500
+    (root / "again").hardlink_to(root / "a/file")
+    assert measure_workspace(root, 5).allocated == found.allocated
     assert not measure_workspace(root / "none", 5).exists
 
 

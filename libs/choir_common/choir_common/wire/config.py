@@ -44,11 +44,22 @@ class RepoConfig(WireModel):
     identity by default."""
 
 
+class WorkspaceLimits(WireModel):
+    """Limits on what a workspace may contain; over a limit its agent can delete files, but not write any."""
+
+    mb: int | None = Field(default=20_000, ge=1)
+    """Megabytes on disk; null: no limit."""
+    files: int | None = Field(default=500_000, ge=1)
+    """Number of files and directories; null: no limit."""
+
+
 class WorkspaceConfig(WireModel):
     """A directory on the host that one agent at a time may lease."""
 
     path: str
     """Absolute, or starting with `~`; created if missing."""
+    limits: WorkspaceLimits = WorkspaceLimits()
+    """Limits on its size."""
 
 
 class GitIdentityConfig(WireModel):
@@ -411,6 +422,7 @@ class AgentSettings(WireModel):
     email: EmailConfig | None = None
     search: SearchConfig | None = None
     limits: FileLimits = FileLimits()
+    workspace_limits: WorkspaceLimits = WorkspaceLimits()
     reminder_tokens: int = 0
     reminders: ReminderConfig = ReminderConfig()
     timezone: str = "UTC"

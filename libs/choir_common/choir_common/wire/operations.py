@@ -77,6 +77,8 @@ class WorkspaceView(WireModel):
     """Bytes."""
     complete: bool
     """False if the count stopped at its time limit; there is more."""
+    excess: str = ""
+    """What it has and may have, if it is over a limit."""
     disabled: tuple[str, ...] = ()
     """Configuration and hooks of git that were disabled because they run commands, 20 at most."""
     traps: tuple[str, ...] = ()

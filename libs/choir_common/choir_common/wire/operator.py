@@ -247,3 +247,5 @@ class SystemStatus(WireModel):
     """What all agents and memory have spent today; None without a database."""
     unpriced: tuple[str, ...] = ()
     """Paths in config.json of the models, voices and other entries whose price is unknown."""
+    full_workspaces: tuple[str, ...] = ()
+    """Workspaces over a limit, each with what it has and may have."""

@@ -20,7 +20,7 @@ from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.arguments import WorkspaceName
 from choirctl.output.operation_progress import raise_failure, run_operation
 from choirctl.output.printing import print_json, print_rows, stderr_console
-from choirctl.output.views import trap_lines, workspace_rows
+from choirctl.output.views import warning_lines, workspace_rows
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +43,7 @@ def list_workspaces(
         print_json(workspaces)
     else:
         print_rows(workspace_rows(workspaces), "No workspace is configured.")
-        for line in trap_lines(workspaces):
+        for line in warning_lines(workspaces):
             stderr_console().print(f"[yellow]{escape(line)}[/]", soft_wrap=True)
 
 

@@ -206,9 +206,11 @@ def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
     return rows
 
 
-def trap_lines(workspaces: Iterable[WorkspaceView]) -> Iterator[str]:
-    """Yield what an owner should know before opening the workspaces; nothing if they have no traps."""
+def warning_lines(workspaces: Iterable[WorkspaceView]) -> Iterator[str]:
+    """Yield what an owner should know about the workspaces: their traps, and those over a limit."""
     for workspace in workspaces:
+        if workspace.excess:
+            yield f"{workspace.name} {workspace.excess}: its agent cannot write there"
         if workspace.disabled:
             files = ", ".join(workspace.disabled)
             yield f"{workspace.name}: disabled, because git would run it for you: {files}"

@@ -381,6 +381,18 @@ async def _prices(installation: Installation) -> CheckResult:
     return "ok", "known for each model, voice and transcription"
 
 
+async def _workspaces(installation: Installation) -> CheckResult:
+    if installation.running is None:
+        return "ok", "known while Choir runs"
+    full = installation.running.status.full_workspaces
+    if full:
+        return "warn", (
+            f"{'; '.join(full)}: agents can delete files there, but not write any. Delete some, or raise "
+            "`workspaces.NAME.limits` in config.json."
+        )
+    return "ok", "within their limits"
+
+
 async def _disk(installation: Installation) -> CheckResult:
     place = installation.home.root
     # the state directory may not exist yet: measure the file system of its nearest parent
@@ -425,6 +437,7 @@ CHECKS: dict[str, HealthCheck] = {
     "loopback": _loopback,
     "port": _port,
     "disk": _disk,
+    "workspaces": _workspaces,
     "postgres": _postgres,
     "postgres-user": _postgres_user,
     "nats": _nats,

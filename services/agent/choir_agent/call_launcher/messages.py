@@ -25,13 +25,25 @@ class CallRequest:
         cwd: str,
         offline: bool,
         readable: Sequence[str],
+        directories: Sequence[str] = (),
+        max_bytes: int = 0,
+        max_files: int = 0,
+        is_full: bool = False,
     ) -> None:
-        """Set the program; `cwd` is ignored if the directory came as an open file."""
+        """Set the program; `cwd` is ignored if the directory came as an open file.
+
+        `directories` have limits on their bytes and files together; 0 means no limit. With `is_full` they
+        exceed them already, so that the program can write no bytes to files.
+        """
         self.argv = list(argv)
         self.environment = dict(environment)
         self.cwd = cwd
         self.offline = offline
         self.readable = list(readable)
+        self.directories = list(directories)
+        self.max_bytes = max_bytes
+        self.max_files = max_files
+        self.is_full = is_full
 
     def encode(self) -> bytes:
         """Return the message, with its length first."""

@@ -7,6 +7,7 @@ adopts orphans (subreaper) and kills its descendants.
 import contextlib
 import errno
 import os
+import resource
 import select
 import signal
 import socket
@@ -15,6 +16,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from choir_agent.call_launcher.disk_usage import DiskLimits
+from choir_agent.call_launcher.disk_watcher import DiskWatcher
 from choir_agent.call_launcher.domain import CallDomain
 from choir_agent.call_launcher.kernel import (
     MS_RDONLY,
@@ -51,11 +54,16 @@ class Supervisor:
         if self._domain.namespaces:
             self._kernel.mount_proc(MS_RDONLY)
             self._kernel.drop_capabilities()
+        disk = DiskWatcher(
+            directories=request.directories,
+            limits=DiskLimits(size=request.max_bytes, files=request.max_files),
+            is_full=request.is_full,
+        )
         with _child_signals() as ended_children:
             program, error_number = self._start(request, files)
             exit_code = None
             if not error_number:
-                exit_code = self._wait(program, ended_children)
+                exit_code = self._wait(program, ended_children, disk)
             kill_descendants(program, in_namespace=bool(self._domain.namespaces))
         error = os.strerror(error_number) if error_number else ""
         return CallReply(
@@ -101,25 +109,25 @@ class Supervisor:
         for number in CHANGED_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if request.is_full:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         self._domain.restrict(
             self._kernel, offline=request.offline, readable=tuple(request.readable)
         )
         os.execvpe(request.argv[0], request.argv, request.environment)  # noqa: S606 - no shell
 
-    def _wait(self, program: int, ended_children: int) -> int | None:
+    def _wait(self, program: int, ended_children: int, disk: DiskWatcher) -> int | None:
         """Return the program's exit code, or None if the agent or a limit ended the call before."""
         poll = select.poll()
         poll.register(ended_children, select.POLLIN)
         poll.register(self._channel, select.POLLIN)
-        # Only in a namespace of its own does /proc show the call's processes and no other.
-        is_limited = self._domain.namespaces != 0
         next_check = time.monotonic() + CHECK_INTERVAL_S
         while True:
-            events = poll.poll(CHECK_INTERVAL_S * 1000 if is_limited else None)
+            events = poll.poll(0 if disk.is_counting else CHECK_INTERVAL_S * 1000)
             # By the clock, too: a program may cause events without a pause.
-            if is_limited and time.monotonic() >= next_check:
+            if disk.is_counting or time.monotonic() >= next_check:
                 next_check = time.monotonic() + CHECK_INTERVAL_S
-                self._excess = self._limits.find_excess()
+                self._excess = self._find_excess(disk)
                 if self._excess:
                     return None
             for file, _ in events:
@@ -130,6 +138,13 @@ class Supervisor:
                             return os.waitstatus_to_exitcode(status)
                 elif not self._channel.recv(1):
                     return None
+
+    def _find_excess(self, disk: DiskWatcher) -> str:
+        """Return which limit the call exceeds, or an empty string."""
+        # Only in a namespace of its own does /proc show the call's processes and no other.
+        if self._domain.namespaces and (excess := self._limits.find_excess()):
+            return excess
+        return disk.find_excess()
 
 
 @contextmanager

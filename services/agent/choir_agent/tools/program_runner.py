@@ -13,6 +13,7 @@ from choir_agent.call_launcher.messages import CallRequest
 from choir_agent.tools.call_launcher_client import CallLauncherClient, StartedCall
 from choir_agent.tools.streams import StreamSink, input_pipe, output_pipe
 from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.workspace_quota import WorkspaceQuota
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -61,6 +62,7 @@ class ProgramRunner:
         git: GitEnvironment | None = None,
         egress: ProxyEnvironment | None = None,
         launcher: CallLauncherClient | None = None,
+        quota: WorkspaceQuota | None = None,
     ) -> None:
         """Set where programs run.
 
@@ -71,6 +73,7 @@ class ProgramRunner:
         self._git = git
         self._egress = egress
         self._launcher = launcher or CallLauncherClient()
+        self._quota = quota or WorkspaceQuota()
 
     async def run(self, program: Program, stdout: StreamSink, stderr: StreamSink) -> int | None:
         """Run a program to its end and return its exit code, negative for a signal.
@@ -79,6 +82,7 @@ class ProgramRunner:
         cancellation kills it, too. Raises OSError if it cannot be started, and ToolFailed if it exceeded a
         limit.
         """
+        is_full = bool(await self._quota.find_excess())
         async with (
             output_pipe(stdout) as out,
             output_pipe(stderr) as err,
@@ -87,16 +91,25 @@ class ProgramRunner:
             files = [stdin, out, err]
             if program.directory is not None:
                 files.append(program.directory)
-            async with self._launcher.call(self._request(program), files) as call:
+            async with self._launcher.call(self._request(program, is_full), files) as call:
                 return await _end_of(call, (stdout, stderr), program.timeout_s)
 
-    def _request(self, program: Program) -> CallRequest:
+    async def find_excess(self) -> str:
+        """Return why programs cannot write any bytes to files, or an empty string."""
+        return await self._quota.find_excess()
+
+    def _request(self, program: Program, is_full: bool) -> CallRequest:
+        limits = self._quota.limits
         return CallRequest(
             argv=program.argv,
             environment=self._environment(program),
             cwd=str(self._workspace),
             offline=program.offline,
             readable=program.readable,
+            directories=self._quota.directories,
+            max_bytes=limits.size,
+            max_files=limits.files,
+            is_full=is_full,
         )
 
     def _environment(self, program: Program) -> dict[str, str]:

@@ -17,6 +17,7 @@ import structlog
 from choir_agent.tools.atomic_file import AtomicFile
 from choir_agent.tools.safe_open import SafeOpener, not_a_file_error, path_error
 from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.workspace_quota import WorkspaceQuota
 from choir_common.errors import StartupError
 
 log = structlog.get_logger("choir.agent.tools")
@@ -40,6 +41,7 @@ class Workspace:
         except OSError as error:
             raise StartupError(f"Cannot open the workspace {root}: {error.strerror}.") from error
         self._opener = SafeOpener(self._root_fd)
+        self.quota = WorkspaceQuota(self.root)
 
     def close(self) -> None:
         """Close the directory's descriptor."""
@@ -116,9 +118,9 @@ class Workspace:
         """Replace the file with `content` atomically; return whether the file is new.
 
         Missing directories are created. Raises ToolFailed if the target is not a regular file, or
-        exists although it `must_be_new`.
+        exists although it `must_be_new`, or if the workspace would exceed its limits.
         """
-        draft = self.create_atomic_file(canonical, must_be_new=must_be_new)
+        draft = self.create_atomic_file(canonical, must_be_new=must_be_new, size=len(content))
         try:
             draft.write(content)
             draft.commit()
@@ -126,14 +128,17 @@ class Workspace:
             draft.discard()
         return draft.is_new
 
-    def create_atomic_file(self, canonical: str, *, must_be_new: bool = False) -> AtomicFile:
+    def create_atomic_file(
+        self, canonical: str, *, must_be_new: bool = False, size: int = 0
+    ) -> AtomicFile:
         """Start a file that replaces its target when it is complete; missing directories are created.
 
-        Raises ToolFailed as `replace_file` does.
+        `size` is its size in bytes, if it is known. Raises ToolFailed as `replace_file` does.
         """
         parent, name = os.path.split(canonical)
         if name in ("", ".", ".."):
             raise ToolFailed("not_a_file", "The workspace itself is not a file.")
+        self.quota.check_write(size)
         return AtomicFile(self.make_directories(parent), canonical, must_be_new=must_be_new)
 
     def _open(self, canonical: str, flags: int) -> int:

@@ -22,6 +22,7 @@ from choir_common.wire.config import (
     ModelConfig,
     TranscriptionBinding,
     VoiceBinding,
+    WorkspaceLimits,
 )
 from choir_common.wire.config_parts import Budgets, TimeZone
 from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
@@ -143,6 +144,7 @@ class ConfigSnapshot:
             email=_named(config.email_accounts, session_bindings.email),
             search=_named(config.search, session_bindings.search),
             limits=config.limits,
+            workspace_limits=self.workspace_limits(session_bindings.workspace),
             reminder_tokens=config.memory.reminder_tokens,
             reminders=self.reminders_for(agent_id),
             timezone=self.timezone_for(agent_id, session_bindings.dm),
@@ -153,6 +155,11 @@ class ConfigSnapshot:
             ),
             has_repository=self.has_repository(agent_id),
         )
+
+    def workspace_limits(self, workspace: str) -> WorkspaceLimits:
+        """Return the limits on the size of a workspace."""
+        entry = self.config.workspaces.get(workspace)
+        return entry.limits if entry else WorkspaceLimits()
 
     def has_repository(self, agent_id: str) -> bool:
         """Return True if the agent has its own repository, which its proposals require."""

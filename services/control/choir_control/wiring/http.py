@@ -124,6 +124,7 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
             overview=services.overview,
             readiness=readiness,
             costs=services.money.costs,
+            usage=services.sessions.usage,
         ),
         cost_routes(services.money.costs),
         approval_routes(approvals.store, approvals.service, approvals.proposals.worker),

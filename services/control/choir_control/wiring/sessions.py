@@ -37,6 +37,7 @@ from choir_control.agents.sessions.stop import AgentShutdown, SessionStopper
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.agents.sessions.workspace_reset import WorkspaceService
 from choir_control.agents.sessions.workspace_traps import WorkspaceTrapService
+from choir_control.agents.sessions.workspace_usage import WorkspaceUsageService
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import LeaseStore
 from choir_control.log.signals.notifier import OutboxRescanner
@@ -114,6 +115,7 @@ class SessionServices:
         self.traps = WorkspaceTrapService(
             home=settings.home, configuration=configuration, sessions=self.store
         )
+        self.usage = self._make_usage(outbox)
         self.workspaces = self._make_workspaces(settings, leases, operations)
         self.forgetting = self._make_forgetting(memory_admin, memory_tools, clock)
 
@@ -165,6 +167,14 @@ class SessionServices:
             starter=self.starter,
             stopper=self.stopper,
             authenticator=self._log.leases,
+            outbox=outbox,
+        )
+
+    def _make_usage(self, outbox: OutboxRescanner) -> WorkspaceUsageService:
+        return WorkspaceUsageService(
+            configuration=self._configuration,
+            sessions=self.store,
+            notices=self._log.memory_settings,
             outbox=outbox,
         )
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ RESERVED_DIRECTORIES = ("data", "repos", "socks", "logs", "agents", "run", "imag
 MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 LOOK_EVERY = 500
+BLOCK_BYTES = 512
+"""Unit of `st_blocks`, whatever the file system."""
 
 
 def check_may_be_emptied(path: Path, home: Path) -> Path:
@@ -67,6 +70,8 @@ class WorkspaceSize:
     size: int = 0
     complete: bool = True
     entries: int = 0
+    allocated: int = 0
+    """Bytes on disk of files and directories; a file with several names counts once."""
 
 
 def measure_workspace(root: Path, within_s: float) -> WorkspaceSize:
@@ -74,20 +79,27 @@ def measure_workspace(root: Path, within_s: float) -> WorkspaceSize:
     root = root.expanduser()
     if not root.is_dir():
         return WorkspaceSize(exists=False)
-    files, size, deadline = 0, 0, time.monotonic() + within_s
+    files, size, allocated, deadline = 0, 0, 0, time.monotonic() + within_s
     waiting, seen, is_complete = [str(root)], 0, True
+    linked: set[tuple[int, int]] = set()
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
                     seen += 1
                     if seen % LOOK_EVERY == 0 and time.monotonic() > deadline:
-                        return WorkspaceSize(True, files, size, False, seen)
-                    if entry.is_dir(follow_symlinks=False):
+                        return WorkspaceSize(True, files, size, False, seen, allocated)
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(status.st_mode):
                         waiting.append(entry.path)
                     else:
                         files += 1
-                        size += entry.stat(follow_symlinks=False).st_size
+                        size += status.st_size
+                        if status.st_nlink > 1:
+                            if (status.st_dev, status.st_ino) in linked:
+                                continue
+                            linked.add((status.st_dev, status.st_ino))
+                    allocated += status.st_blocks * BLOCK_BYTES
         except OSError:
             is_complete = False  # no permission, path too long, or deleted meanwhile
-    return WorkspaceSize(True, files, size, is_complete, seen)
+    return WorkspaceSize(True, files, size, is_complete, seen, allocated)

@@ -23,6 +23,7 @@ OFFLINE_NOTE = (
     "The command ran without network, because this conversation holds text from outside. If it needs a "
     "connection, call again with network: true; a person must agree."
 )
+FULL_NOTE = "Until files are deleted, commands can write no bytes to files."
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -104,6 +105,8 @@ class ShellTool:
         }
         if context.offline and exit_code and "network" not in arguments:
             output["note"] = OFFLINE_NOTE
+        if excess := await self._children.find_excess():
+            output["note"] = f"{excess} {FULL_NOTE}"
         if exit_code is None:
             raise ToolFailed("timeout", f"Killed after {timeout_s:g} s.", output)
         return ToolOutput(output, f"exit code {exit_code}, {stdout.size} bytes of output")

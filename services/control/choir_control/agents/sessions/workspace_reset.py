@@ -18,6 +18,7 @@ from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.start import SessionStarter
 from choir_control.agents.sessions.stop import SessionStopper
 from choir_control.agents.sessions.workspace_traps import WorkspaceTrapService
+from choir_control.agents.sessions.workspace_usage import describe_excess
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import LeaseStore
 from choir_control.workspaces.deletion import DeletionResult, delete_contents
@@ -75,6 +76,7 @@ class WorkspaceService:
                     files=usage.files,
                     size=usage.size,
                     complete=usage.complete,
+                    excess=describe_excess(usage, workspace.limits),
                     disabled=report.disabled,
                     traps=report.warnings,
                     searched=report.is_complete,

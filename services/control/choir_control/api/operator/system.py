@@ -16,6 +16,7 @@ from choir_common.wire.operator import (
     SystemStatus,
 )
 from choir_control.agents.sessions.store import SessionStore
+from choir_control.agents.sessions.workspace_usage import WorkspaceUsageService
 from choir_control.api.readiness import ReadinessChecks
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.parsing import DEFAULT_MODEL
@@ -36,6 +37,7 @@ def status_routes(
     overview: AgentOverview,
     readiness: ReadinessChecks,
     costs: CostService,
+    usage: WorkspaceUsageService,
 ) -> APIRouter:
     """Return the router of the system's status."""
     router = APIRouter(tags=["system"])
@@ -57,6 +59,7 @@ def status_routes(
             agents=tuple(await overview.all()) if has_database else (),
             spent_today=await costs.spent_today() if has_database else None,
             unpriced=costs.unpriced(),
+            full_workspaces=usage.all_excesses(),
         )
 
     return router

@@ -1,0 +1,115 @@
+"""Limits on the bytes and files of a workspace, for the agent's own tools and for programs.
+
+The directories are counted before something is written, but for a fiftieth of the time at most. Between two
+counts the tools add what they write. Programs have a watcher of their own (`call_launcher.disk_watcher`).
+"""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import structlog
+
+from choir_agent.call_launcher.disk_usage import DiskCounter, DiskLimits, DiskUsage
+from choir_agent.settings import SettingsSource
+from choir_agent.tools.tool import ToolFailed
+
+log = structlog.get_logger("choir.agent.tools")
+
+FRESH_S = 10.0
+COUNT_WITHIN_S = 5.0
+REST_FACTOR = 50
+"""A count is not repeated before this multiple of its duration."""
+MEGABYTE = 1_000_000
+
+
+class WorkspaceQuota:
+    """Limits of one workspace, with the last count."""
+
+    def __init__(self, *directories: Path) -> None:
+        """Count these directories together. There are no limits before `follow`."""
+        self.directories = tuple(map(str, directories))
+        self._settings: SettingsSource | None = None
+        self._lock = threading.Lock()
+        self._usage = DiskUsage()
+        self._additions = DiskUsage()
+        """What tools have written since the last count."""
+        self._fresh_until = 0.0
+        self._excess = ""
+
+    def include(self, directory: Path) -> None:
+        """Count another directory, too."""
+        self.directories += (str(directory),)
+
+    def follow(self, settings: SettingsSource) -> None:
+        """Use the limits of the current settings."""
+        self._settings = settings
+
+    @property
+    def limits(self) -> DiskLimits:
+        """Return the limits in force; 0 is no limit."""
+        if self._settings is None:
+            return DiskLimits()
+        limits = self._settings.current().settings.workspace_limits
+        return DiskLimits(size=(limits.mb or 0) * MEGABYTE, files=limits.files or 0)
+
+    async def find_excess(self) -> str:
+        """Return what the workspace has and may have if it is over a limit, or an empty string."""
+        if time.monotonic() < self._fresh_until and not self._additions.files:
+            return self._excess
+        return await asyncio.to_thread(self._find_excess, 0)
+
+    def check_write(self, new_bytes: int) -> None:
+        """Count a file that a tool is about to write; raises ToolFailed if it is too much. Blocks."""
+        if excess := self._find_excess(new_bytes):
+            raise ToolFailed(
+                "workspace_full",
+                f"{excess} Nothing was written. Delete what is not needed with choir.exec, or ask the user "
+                "to raise `limits` of this workspace in config.json.",
+            )
+        with self._lock:
+            self._additions.size += new_bytes
+            self._additions.files += 1
+
+    def _find_excess(self, new_bytes: int) -> str:
+        limits = self.limits
+        with self._lock:
+            if self._is_count_due(limits, new_bytes):
+                self._count(limits)
+            if not limits.are_exceeded(self._planned(new_bytes)):
+                return ""
+            return f"The workspace with its temporary files has {self._planned(0)}; its limit is {limits}."
+
+    def _planned(self, new_bytes: int) -> DiskUsage:
+        return DiskUsage(
+            self._usage.size + self._additions.size + new_bytes,
+            self._usage.files + self._additions.files + (new_bytes > 0),
+        )
+
+    def _is_count_due(self, limits: DiskLimits, new_bytes: int) -> bool:
+        """Return whether the count is old, or only what was written since leads over a limit."""
+        if not (limits.size or limits.files):
+            return False
+        is_estimate = self._additions.files > 0 and limits.are_exceeded(self._planned(new_bytes))
+        return is_estimate or time.monotonic() >= self._fresh_until
+
+    def _count(self, limits: DiskLimits) -> None:
+        start = time.monotonic()
+        count = DiskCounter(self.directories)
+        # A count that is not complete in time is a lower bound.
+        count.advance(start + COUNT_WITHIN_S)
+        finish = time.monotonic()
+        was_full = bool(self._excess)
+        self._usage, self._additions, self._excess = count.usage, DiskUsage(), ""
+        is_full = limits.are_exceeded(count.usage)
+        if is_full:
+            self._excess = (
+                f"The workspace with its temporary files has {count.usage}; its limit is {limits}."
+            )
+        if is_full and not was_full:
+            log.warning("workspace is over its limit", usage=str(count.usage), limit=str(limits))
+        # After files were deleted, the next write should be possible soon.
+        self._fresh_until = finish + max(
+            0.0 if is_full else FRESH_S, REST_FACTOR * (finish - start)
+        )
