@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from choir_control.agents.runtimes.port import AgentExit, LaunchSpec
+from choir_control.agents.runtimes.process.cgroups import AgentCgroups
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 
 TOKEN = "lease-token-that-nobody-may-see"
@@ -82,6 +83,7 @@ def stand_in_control(home: Path, code: str) -> tuple[str, ...]:
 import asyncio, os, sys
 from pathlib import Path
 from choir_control.agents.runtimes.port import LaunchSpec
+from choir_control.agents.runtimes.process.cgroups import AgentCgroups
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 async def main():
     home = Path({str(home)!r})
@@ -103,14 +105,19 @@ def program(code: str) -> tuple[str, ...]:
 
 @contextlib.asynccontextmanager
 async def confining(
-    code: str, environment: Mapping[str, str] | None = None
+    code: str,
+    environment: Mapping[str, str] | None = None,
+    cgroups: AgentCgroups | None = None,
 ) -> AsyncIterator[Place]:
     """Make a place whose agents run `code`."""
     # not under pytest's own long temporary path: a Unix socket takes 107 bytes
     home = Path(tempfile.mkdtemp(prefix="choir-rt-")).resolve()
     (home / "secrets.json").write_text('{"operator-token": "crown jewels"}')
     runtime = ProcessRuntime(
-        home, os.environ if environment is None else environment, command=program(code)
+        home,
+        os.environ if environment is None else environment,
+        command=program(code),
+        cgroups=cgroups,
     )
     try:
         yield Place(home, runtime)

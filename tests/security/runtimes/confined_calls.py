@@ -68,14 +68,15 @@ class Host:
         return f"{user}, Landlock {self.abi}{'' if self.view else ', no namespaces'}"
 
 
-def run_confined(host: Host, code: str, *limits: str) -> Any:
+def run_confined(host: Host, code: str, *limits: str, options: Sequence[str] = ()) -> Any:
     """Run `code` in an agent's place on a host; return what it printed as JSON."""
     # not pytest's directory, which other users cannot enter
     with tempfile.TemporaryDirectory(prefix="choir-calls-", ignore_cleanup_errors=True) as name:
-        return _run_at(Path(name).resolve(), host, code, limits)
+        words = [word for limit in limits for word in ("--call-limit", limit)]
+        return _run_at(Path(name).resolve(), host, code, [*words, *options])
 
 
-def _run_at(place: Path, host: Host, code: str, limits: Sequence[str]) -> Any:
+def _run_at(place: Path, host: Host, code: str, more: Sequence[str]) -> Any:
     package, workspace, view = place / "package", place / "workspace", place / "view"
     shutil.copytree(Path(choir_agent.__file__).parent / "call_launcher", package / LAUNCHER.parent)
     (package / "choir_agent" / "__init__.py").touch()
@@ -93,7 +94,7 @@ def _run_at(place: Path, host: Host, code: str, limits: Sequence[str]) -> Any:
         *(PYTHON, "-I", "-S", str(package / "confine.py"), *options, *reads),
         *("--write", str(workspace), "--device", "/dev/null", "--chdir", str(workspace)),
         *("--launcher", str(package / LAUNCHER), "--newest-abi", str(host.abi)),
-        *(word for limit in limits for word in ("--call-limit", limit)),
+        *more,
     ]
     done = subprocess.run(
         [

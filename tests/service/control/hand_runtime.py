@@ -47,6 +47,9 @@ class HandRuntime:
     def limitations(self) -> tuple[str, ...]:
         return ()
 
+    def call_limits(self) -> str:
+        return ""
+
     def archive_log(self, agent_id: str, session_id: str) -> None:
         self.sessions_over.append((agent_id, session_id))
 

@@ -225,6 +225,10 @@ class DmView(WireModel):
         return CHANNEL_TYPES[self.type]
 
 
+HOST_LACKS = "this host lacks"
+"""The beginning of the detail of a runtime whose confinement is incomplete."""
+
+
 class ComponentStatus(WireModel):
     """The status of one component, and the reason if it is down."""
 

@@ -24,7 +24,7 @@ from choir_common.errors import ChoirError, StartupError
 from choir_common.wire.browser import NO_SANDBOX
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.config_api import ConfigView
-from choir_common.wire.operator import SystemStatus
+from choir_common.wire.operator import HOST_LACKS, SystemStatus
 from choir_local.home import Home
 from choir_local.model_choice import choose_model, environment_keys
 from choir_local.nats import find_nats_server
@@ -148,9 +148,9 @@ async def _confinement(installation: Installation) -> CheckResult:
         return "ok", "known while Choir runs"
     parts = installation.running.status.parts
     detail = next((part.detail for part in parts if part.name == "runtime"), "")
-    if detail:
+    if detail.startswith(HOST_LACKS):
         return "warn", f"{detail}. Use the docker runtime where agents are not trusted."
-    return "ok", "agents and their tool calls have all walls"
+    return "ok", "; ".join(filter(None, ("agents and their tool calls have all walls", detail)))
 
 
 async def _socket_path(installation: Installation) -> CheckResult:

@@ -6,6 +6,7 @@ Options, each with one value:
     --namespaces WORD   `yes`: make namespaces for each call
     --memory BYTES      private memory of all processes of a call; needs namespaces
     --processes N       number of processes of a call; needs namespaces
+    --cgroup FD         the open directory of the agent's cgroup, in which each call gets one of its own
     --read PATH         calls may read and execute it
     --write PATH        calls may read, write and execute it
     --list PATH         calls may list the directory, without reading files below it
@@ -24,6 +25,7 @@ import socket
 import sys
 
 from choir_agent.call_launcher import landlock
+from choir_agent.call_launcher.call_cgroup import create_call_cgroup
 from choir_agent.call_launcher.domain import CallDomain, prepare_domain
 from choir_agent.call_launcher.kernel import (
     CLONE_NEWNET,
@@ -48,11 +50,19 @@ class Launcher:
     """Receives calls and forks their supervisors; has one thread."""
 
     def __init__(
-        self, *, kernel: Kernel, domain: CallDomain, limits: CallLimits, connection: socket.socket
+        self,
+        *,
+        kernel: Kernel,
+        domain: CallDomain,
+        limits: CallLimits,
+        cgroup: int | None,
+        connection: socket.socket,
     ) -> None:
         self._kernel = kernel
         self._domain = domain
         self._limits = limits
+        self._cgroup = cgroup
+        self._call_count = 0
         self._connection = connection
         self._supervisors: set[int] = set()
 
@@ -74,6 +84,7 @@ class Launcher:
     def _fork_supervisor(self, file: int, *, offline: bool) -> None:
         # A supervisor that is not in the set yet must not be taken for an orphan.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        self._call_count += 1
         namespaces = self._domain.namespaces
         if namespaces and offline:
             namespaces |= CLONE_NEWNET
@@ -88,8 +99,15 @@ class Launcher:
         """Run one call, reply, and end this process."""
         try:
             request, files = receive_request(channel)
+            cgroup = None
+            if self._cgroup is not None:
+                cgroup = create_call_cgroup(self._cgroup, f"call-{self._call_count}", self._limits)
             reply = Supervisor(
-                kernel=self._kernel, domain=self._domain, limits=self._limits, channel=channel
+                kernel=self._kernel,
+                domain=self._domain,
+                limits=self._limits,
+                cgroup=cgroup,
+                channel=channel,
             ).run(request, files)
         except (OSError, ValueError, TypeError) as error:
             number = error.errno if isinstance(error, OSError) else None
@@ -113,7 +131,7 @@ def main(arguments: list[str]) -> None:
     """Serve calls with the given options."""
     rules: list[landlock.Rule] = []
     options = {"--newest-abi": str(UNLIMITED_ABI), "--namespaces": "no"}
-    options |= {"--memory": "0", "--processes": "0"}
+    options |= {"--memory": "0", "--processes": "0", "--cgroup": ""}
     for name, value in zip(arguments[::2], arguments[1::2], strict=True):
         if name in RIGHTS:
             rules.append((value, RIGHTS[name]))
@@ -129,9 +147,12 @@ def main(arguments: list[str]) -> None:
         want_namespaces=options["--namespaces"] == "yes",
     )
     limits = CallLimits(memory=int(options["--memory"]), processes=int(options["--processes"]))
+    cgroup = int(options["--cgroup"]) if options["--cgroup"] else None
     if sys.platform == "linux":
         kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # The agent may end without having read the first line, which resets the connection.
     with contextlib.suppress(ConnectionError):
-        Launcher(kernel=kernel, domain=domain, limits=limits, connection=connection).serve()
+        Launcher(
+            kernel=kernel, domain=domain, limits=limits, cgroup=cgroup, connection=connection
+        ).serve()

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from choir_agent.call_launcher.call_cgroup import CallCgroup
 from choir_agent.call_launcher.disk_usage import DiskLimits
 from choir_agent.call_launcher.disk_watcher import DiskWatcher
 from choir_agent.call_launcher.domain import CallDomain
@@ -38,11 +39,19 @@ class Supervisor:
     """Supervisor of one call, in a process of its own."""
 
     def __init__(
-        self, *, kernel: Kernel, domain: CallDomain, limits: CallLimits, channel: socket.socket
+        self,
+        *,
+        kernel: Kernel,
+        domain: CallDomain,
+        limits: CallLimits,
+        cgroup: CallCgroup | None,
+        channel: socket.socket,
     ) -> None:
+        """Set the walls of the program; without a cgroup the supervisor itself checks the limits."""
         self._kernel = kernel
         self._domain = domain
         self._limits = limits
+        self._cgroup = cgroup
         self._channel = channel
         self._excess = ""
 
@@ -64,16 +73,29 @@ class Supervisor:
             exit_code = None
             if not error_number:
                 exit_code = self._wait(program, ended_children, disk)
-            kill_descendants(program, in_namespace=bool(self._domain.namespaces))
+            self._kill_call(program, exit_code)
         error = os.strerror(error_number) if error_number else ""
+        if self._excess:
+            exit_code = None
         return CallReply(
             exit_code=exit_code, error_number=error_number, error=error, excess=self._excess
         )
 
+    def _kill_call(self, program: int, exit_code: int | None) -> None:
+        """Kill everything that the call started, and find out whether a limit of its cgroup ended it."""
+        if self._cgroup is not None:
+            self._cgroup.kill()
+        kill_descendants(program, in_namespace=bool(self._domain.namespaces))
+        if self._cgroup is not None:
+            if exit_code != 0:
+                self._excess = self._excess or self._cgroup.find_excess()
+            self._cgroup.remove()
+
     def _start(self, request: CallRequest, files: list[int]) -> tuple[int, int]:
         """Start the program; return its pid, and the number of the error that prevented it or 0."""
         failure, failure_writer = os.pipe()
-        program = os.fork()
+        cgroup = self._cgroup
+        program = self._kernel.fork_into_cgroup(cgroup.directory) if cgroup else os.fork()
         if program == 0:
             number = errno.EINVAL
             try:
@@ -141,8 +163,11 @@ class Supervisor:
 
     def _find_excess(self, disk: DiskWatcher) -> str:
         """Return which limit the call exceeds, or an empty string."""
+        if self._cgroup is not None:
+            if excess := self._cgroup.find_excess():
+                return excess
         # Only in a namespace of its own does /proc show the call's processes and no other.
-        if self._domain.namespaces and (excess := self._limits.find_excess()):
+        elif self._domain.namespaces and (excess := self._limits.find_excess()):
             return excess
         return disk.find_excess()
 

@@ -10,7 +10,7 @@ from choir_common.clients.browser import BrowserClient
 from choir_common.clients.memory import MemoryClient
 from choir_common.errors import ChoirError
 from choir_common.postgres.pool import Database
-from choir_common.wire.operator import ComponentStatus
+from choir_common.wire.operator import HOST_LACKS, ComponentStatus
 from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.log.archiving.store import ArchiveStore
@@ -87,8 +87,12 @@ class ReadinessChecks:
         reason = await self._runtime.unavailable_reason()
         if reason:
             return f"!{reason}"
-        missing = self._runtime.limitations()
-        return f"this host lacks: {'; '.join(missing)}" if missing else ""
+        parts = (
+            [f"{HOST_LACKS}: {'; '.join(missing)}"]
+            if (missing := self._runtime.limitations())
+            else []
+        )
+        return "; ".join(part for part in (*parts, self._runtime.call_limits()) if part)
 
     async def _check_memory(self) -> str:
         # A degraded memory counts as ready: search without embeddings still works.

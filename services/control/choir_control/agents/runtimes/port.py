@@ -100,6 +100,10 @@ class AgentRuntime(Protocol):
         """Return which parts of the agents' confinement this host does not support, in operators' words."""
         ...
 
+    def call_limits(self) -> str:
+        """Return what limits memory and processes of tool calls, and why, in operators' words."""
+        ...
+
     def archive_log(self, agent_id: str, session_id: str) -> None:
         """Archive the agent's log because the session is over; if the process still runs, after its exit."""
         ...

@@ -160,6 +160,10 @@ class DockerRuntime:
         """Return an empty tuple: the engine confines agents, and each agent logs what its calls lack."""
         return ()
 
+    def call_limits(self) -> str:
+        """Return the engine: a container's limits cover the agent with its calls."""
+        return "tool calls are limited by the container of their agent"
+
     def archive_log(self, agent_id: str, session_id: str) -> None:
         """Archive the agent's log at the end of its session; if the container still runs, after its exit."""
         agent = self._agents.get(agent_id)

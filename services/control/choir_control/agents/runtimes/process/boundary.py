@@ -50,9 +50,11 @@ class ProcessLimits:
     """
 
     call_memory: int = 4 << 30
-    """Bytes of private memory of all processes of one tool call."""
+    """Bytes of memory of all processes of one tool call; without cgroups private memory only."""
     call_processes: int = 512
     """Processes of one tool call: stops a fork bomb, not a parallel build."""
+    agent_memory: int = 8 << 30
+    """Bytes of memory of an agent with all its tool calls, where there are cgroups."""
 
     def options(self) -> Iterator[tuple[str, int]]:
         """Yield the limits under the kernel's names (RLIMIT_*)."""

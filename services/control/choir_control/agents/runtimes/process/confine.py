@@ -14,6 +14,8 @@ each with one value:
     --network KIND  with a view: `host`, or `none` for a network that consists of a loopback interface only
     --launcher FILE the launcher of tool calls, a script that runs beside the program, outside its Landlock
                     domain, and gives each call a domain with the same rules
+    --cgroup PATH   the agent's cgroup: the program runs in its child `agent`, and the launcher makes one for
+                    each call
     --call-limit NAME=N  a limit on all processes of a tool call: memory (bytes), processes
     --newest-abi N  use at most this version of Landlock, as on an older kernel
 Without a program it tests the confinement, prints what this host does not support of it (a JSON list), and
@@ -79,6 +81,7 @@ class ConfinementOptions:
     network: str = "host"
     chdir: str = "/"
     launcher: str = ""
+    cgroup: str = ""
     newest_abi: int = sys.maxsize
     read: list[str] = field(default_factory=list)
     write: list[str] = field(default_factory=list)
@@ -104,6 +107,8 @@ def parse(arguments: list[str]) -> ConfinementOptions:
             options.chdir = value
         elif name == "--launcher":
             options.launcher = value
+        elif name == "--cgroup":
+            options.cgroup = value
         elif name == "--newest-abi":
             options.newest_abi = int(value)
         elif name in ("--limit", "--call-limit"):
@@ -298,7 +303,13 @@ def limit_resources(limits: dict[str, int]) -> None:
         resource.setrlimit(number, (value, value))
 
 
-def start_launcher(options: ConfinementOptions) -> None:
+def join_cgroup(path: str) -> int:
+    """Move this process into the agent's cgroup, and return the open directory of the cgroup."""
+    Path(path, "agent", "cgroup.procs").write_text("0")
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def start_launcher(options: ConfinementOptions, cgroup: int | None) -> None:
     """Fork the launcher of tool calls; the program gets the connection in its environment.
 
     It keeps the capabilities in this view that a call's namespaces need. It runs in this interpreter, because
@@ -320,6 +331,8 @@ def start_launcher(options: ConfinementOptions) -> None:
         # Paths that are not listed do not exist: only the names of parent directories are visible.
         pairs += [("--namespaces", "yes"), ("--list", "/"), ("--write", SHARED_MEMORY)]
     pairs += [(f"--{name}", str(limit)) for name, limit in options.call_limits.items()]
+    if cgroup is not None:
+        pairs.append(("--cgroup", str(cgroup)))
     pairs += [("--read", path) for path in options.read]
     pairs += [("--write", path) for path in options.write]
     pairs += [("--device", path) for path in options.device]
@@ -347,10 +360,12 @@ def confine_linux(options: ConfinementOptions) -> None:
     kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
     # When memory runs out, the kernel kills an agent before control or Postgres.
     Path("/proc/self/oom_score_adj").write_text("500")
+    # Before the view, in which there are no cgroups.
+    cgroup = join_cgroup(options.cgroup) if options.cgroup else None
     if options.view:
         build_view(kernel, options)
     if options.launcher:
-        start_launcher(options)
+        start_launcher(options, cgroup)
     drop_capabilities(kernel)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
     # Again: entering a user namespace changed the credentials, which clears the signal.

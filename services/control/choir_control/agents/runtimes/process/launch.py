@@ -20,6 +20,12 @@ from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.port import LaunchSpec
 from choir_control.agents.runtimes.process import confine
 from choir_control.agents.runtimes.process.boundary import Boundary, ProcessLimits, make_boundary
+from choir_control.agents.runtimes.process.cgroups import (
+    AgentCgroups,
+    AgentLimits,
+    CgroupError,
+    find_own_delegated,
+)
 
 log = structlog.get_logger()
 
@@ -43,8 +49,13 @@ class ProcessLauncher:
         limits: ProcessLimits,
         command: Sequence[str],
         logs: AgentLogs,
+        cgroups: AgentCgroups | None,
     ) -> None:
-        """Configure the launcher; only allow-listed variables of `environment` reach the agent."""
+        """Configure the launcher; only allow-listed variables of `environment` reach the agent.
+
+        `cgroups` are those that agents are placed in; None: below the one of this process, if that is
+        delegated.
+        """
         self._home = home
         self._environment = dict(environment)
         self._limits = limits
@@ -52,8 +63,11 @@ class ProcessLauncher:
         self._logs = logs
         self._view: Path | None = None
         self._probed = False
+        self._cgroups = cgroups
         self.missing: tuple[str, ...] = ()
         """What this host does not support of the confinement; known after the first `prepare`."""
+        self.call_limits = ""
+        """What limits memory and processes of tool calls, and why; known after the first `prepare`."""
 
     async def prepare(self, spec: LaunchSpec) -> Boundary:
         """Create the agent's directories and return its boundary; the first call tests the kernel.
@@ -64,6 +78,7 @@ class ProcessLauncher:
         if not self._probed:
             self._probed = True
             await self._probe(boundary)
+            await asyncio.to_thread(self._find_cgroups)
         return boundary
 
     async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> tuple[Process, PipeReader]:
@@ -72,6 +87,7 @@ class ProcessLauncher:
         This must run in the event loop's thread: the kernel ties the parent-death signal to the forking
         thread.
         """
+        cgroup = await asyncio.to_thread(self._create_cgroup, spec.agent_id)
         stdin = _filled_pipe(_boot_line(spec))
         try:
             pump, output = await PipeReader.open(self._logs.writer(spec))
@@ -82,6 +98,7 @@ class ProcessLauncher:
             process = await asyncio.create_subprocess_exec(
                 *CONFINE,
                 *boundary.options(os.getpid(), self._view, offline=bool(spec.egress_key)),
+                *cgroup,
                 "--",
                 *self._command,
                 stdin=stdin,
@@ -100,6 +117,29 @@ class ProcessLauncher:
     def has_private_view(self) -> bool:
         """Return whether agents get a private file tree; known after the first `prepare`."""
         return self._view is not None
+
+    def remove_cgroup(self, agent_id: str) -> None:
+        """Kill everything in an agent's cgroup and remove it; raises OSError. Blocks."""
+        if self._cgroups is not None:
+            self._cgroups.remove(agent_id)
+
+    def _create_cgroup(self, agent_id: str) -> list[str]:
+        """Create an agent's cgroup, if there are any; return the options that pass it to `confine`."""
+        if self._cgroups is None:
+            return []
+        limits = AgentLimits(memory=self._limits.agent_memory, processes=self._limits.processes)
+        return ["--cgroup", str(self._cgroups.create(agent_id, limits))]
+
+    def _find_cgroups(self) -> None:
+        """Use the cgroup that is delegated to control; log which limits are in force, and why."""
+        try:
+            self._cgroups = self._cgroups or AgentCgroups(find_own_delegated(), self._home)
+            self._cgroups.prepare()
+            self.call_limits = "tool calls are limited by cgroups"
+        except CgroupError as error:
+            self._cgroups = None
+            self.call_limits = f"tool calls are limited by a check four times a second: {error}"
+        log.info("limits of tool calls", limits=self.call_limits)
 
     def _make_directories(self, spec: LaunchSpec) -> Boundary:
         temporary = self._home / "agents" / spec.agent_id / "tmp"

@@ -17,6 +17,7 @@ from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
 from choir_control.agents.runtimes.process import orphans
 from choir_control.agents.runtimes.process.boundary import ProcessLimits
+from choir_control.agents.runtimes.process.cgroups import AgentCgroups
 from choir_control.agents.runtimes.process.launch import AGENT, ProcessLauncher
 from choir_control.agents.runtimes.process.orphans import ProcessRecordStore
 
@@ -55,8 +56,12 @@ class ProcessRuntime:
         limits: ProcessLimits | None = None,
         command: Sequence[str] = AGENT,
         logs: AgentLogs | None = None,
+        cgroups: AgentCgroups | None = None,
     ) -> None:
-        """Configure the runtime; only allow-listed variables of `environment` reach agents."""
+        """Configure the runtime; only allow-listed variables of `environment` reach agents.
+
+        `cgroups` are used instead of those below the cgroup that is delegated to this process.
+        """
         self._home = home.resolve()
         self._logs = logs or AgentLogs(self._home)
         self._launcher = ProcessLauncher(
@@ -65,6 +70,7 @@ class ProcessRuntime:
             limits=limits or ProcessLimits(),
             command=command,
             logs=self._logs,
+            cgroups=cgroups,
         )
         self._records = ProcessRecordStore(self._home / "run" / "agents")
         self._agents: dict[str, ProcessAgent] = {}
@@ -125,6 +131,10 @@ class ProcessRuntime:
     def limitations(self) -> tuple[str, ...]:
         """Return what this host does not support of the confinement; known after the first start."""
         return self._launcher.missing
+
+    def call_limits(self) -> str:
+        """Return what limits memory and processes of tool calls, and why; known after the first start."""
+        return self._launcher.call_limits
 
     def archive_log(self, agent_id: str, session_id: str) -> None:
         """Archive the agent's log because the session is over; if the process still runs, after its exit."""
@@ -197,6 +207,7 @@ class ProcessRuntime:
         if kill_count:
             # its launcher of tool calls is among them, unless it ended first
             log.debug("killed what an agent left behind", agent=agent_id, processes=kill_count)
+        await asyncio.to_thread(self._launcher.remove_cgroup, agent_id)
         self._records.remove(agent_id)
 
     async def _kill(self, agent: ProcessAgent) -> None:
