@@ -95,6 +95,26 @@ async def test_errors_are_problem_documents(endpoint: str) -> None:
     assert wrong.status_code == 405
 
 
+async def test_a_response_arrives_in_one_piece(tmp_path: Path) -> None:
+    path, stop = tmp_path / "s" / "x.sock", asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(serve(make_app(), [bind_unix(path)], stop))
+        pieces = await asyncio.to_thread(first_pieces, path, requests=30)
+        stop.set()
+    assert {piece.rpartition(b"\r\n\r\n")[2] for piece in pieces} == {b'{"status":"ok"}'}
+
+
+def first_pieces(path: Path, requests: int) -> list[bytes]:
+    """Return what the first read of each response gets, on one connection."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.connect(str(path))
+        pieces = []
+        for _ in range(requests):
+            client.sendall(b"GET /livez HTTP/1.1\r\nHost: choir\r\n\r\n")
+            pieces.append(client.recv(4096))
+        return pieces
+
+
 async def test_what_is_not_there_and_what_does_not_fit_is_told_in_words(endpoint: str) -> None:
     async with make_client(endpoint) as client:
         missing = await client.get("/nowhere")

@@ -1,4 +1,4 @@
-"""HTTP protocol class with peer credentials of Unix sockets and limits on the request head.
+"""HTTP protocol class with peer credentials of Unix sockets, limits on the request head, and joined writes.
 
 `listen.serve` uses it. An app finds the peer in `request.client`: host `UNIX_PEER`, and the pid as port (0
 if the peer is in another pid namespace).
@@ -13,6 +13,7 @@ from http import HTTPStatus
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from choir_common.errors import RequestTimeout, TooLarge
+from choir_common.http.joined_writes import JoinedWrites
 from choir_common.http.response_parser import CONTENT_TYPE, Problem
 
 UNIX_PEER = "unix"
@@ -41,6 +42,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.transport = JoinedWrites(transport, self.loop)
         self._within(HEAD_TIMEOUT_S, self._head_too_slow)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family == socket.AF_UNIX:
