@@ -115,6 +115,20 @@ def first_pieces(path: Path, requests: int) -> list[bytes]:
         return pieces
 
 
+async def test_a_request_for_a_web_socket_gets_the_plain_response(
+    endpoint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket"}
+    async with make_client(endpoint, headers=upgrade) as client:
+        assert (await client.get("/livez")).json() == {"status": "ok"}
+    assert not [record for record in caplog.records if record.name.startswith("uvicorn")]
+
+
+def test_a_service_does_not_load_the_models_of_pydantic_1() -> None:
+    make_app()
+    assert sys.modules["pydantic.v1"] is None
+
+
 async def test_what_is_not_there_and_what_does_not_fit_is_told_in_words(endpoint: str) -> None:
     async with make_client(endpoint) as client:
         missing = await client.get("/nowhere")

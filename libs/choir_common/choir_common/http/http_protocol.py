@@ -88,6 +88,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_time()
         super().on_message_complete()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Ignore a request for another protocol, as HTTP allows; uvicorn would log two warnings for each."""
+
     def send_400_response(self, msg: str) -> None:
         """Reject a request that the parser cannot read with a problem document, and close."""
         self._in_time()
