@@ -108,7 +108,8 @@ class SignalStreams:
                 now = asyncio.get_running_loop().time()
                 if page:
                     quiet_since = now
-                    continue
+                if len(page) == PAGE or (page and cursor < page[-1].seq):
+                    continue  # there may be more, or one must be tried again
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, quiet_since + KEEPALIVE_S - now)):
                         await wakeup.wait()
