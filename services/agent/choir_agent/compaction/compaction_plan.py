@@ -53,6 +53,8 @@ def fold_through(window: LaneWindow, limits: WindowLimits, why: CompactionReason
 
     The window shrinks to half at once, so that the prompt's prefix then stays unchanged for long.
     """
+    if why == "full" and not is_full(window, limits):
+        return None  # before the pieces are measured: this is asked after each event
     usual = list(window.removable_pieces())
     all_pieces = sorted([*usual, *window.last_resort_pieces()], key=lambda piece: piece.last_rev)
     if why == "asked":
@@ -61,8 +63,6 @@ def fold_through(window: LaneWindow, limits: WindowLimits, why: CompactionReason
     if why == "overflow":
         # Only the size matters here; a refusal costs half of the window.
         return _first_enough(all_pieces, window, window.count, window.size // 2)
-    if not is_full(window, limits):
-        return None
     goal_count, goal_size = limits.events // 2, limits.size // 2
     through = _first_enough(usual, window, goal_count, goal_size)
     left_count, left_size = _left(usual, window)

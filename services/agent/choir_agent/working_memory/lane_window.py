@@ -87,6 +87,16 @@ class WindowTurn:
     steps: list[WindowStep] = field(default_factory=list)
     answered: bool = False
     notes: HeadNotes = HeadNotes()
+    head_size: int = field(init=False)
+    """Approximate bytes of the head and its notes."""
+
+    def __post_init__(self) -> None:
+        self.attach_notes(self.notes)
+
+    def attach_notes(self, notes: HeadNotes) -> None:
+        """Set the notes of the head, and measure both: each event asks for the sizes of all turns."""
+        self.notes = notes
+        self.head_size = event_size(self.head) + notes.size
 
     @property
     def size(self) -> int:
@@ -99,11 +109,6 @@ class WindowTurn:
         return isinstance(head, UserMessageStarted) and any(
             file.path == path for file in head.attachments
         )
-
-    @property
-    def head_size(self) -> int:
-        """Approximate bytes of the head and its notes."""
-        return event_size(self.head) + self.notes.size
 
     @property
     def count(self) -> int:
@@ -157,14 +162,15 @@ class LaneWindow:
         for turn in self.turns:
             if turn.turn_id != payload.turn_id:
                 continue
+            notes = turn.notes
             match payload:
                 case RemindersAdded(reminders=reminders, collections=collections):
-                    turn.notes = replace(turn.notes, reminders=reminders, collections=collections)
+                    notes = replace(notes, reminders=reminders, collections=collections)
                 case AttachmentsRead(texts=texts):
-                    turn.notes = replace(turn.notes, texts=texts)
+                    notes = replace(notes, texts=texts)
                 case PictureDescribed():
-                    descriptions = (*turn.notes.descriptions, payload)
-                    turn.notes = replace(turn.notes, descriptions=descriptions)
+                    notes = replace(notes, descriptions=(*notes.descriptions, payload))
+            turn.attach_notes(notes)
 
     def find_turn(self, turn_id: str | None) -> WindowTurn | None:
         """Return the turn with that id, or None."""
