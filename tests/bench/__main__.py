@@ -21,6 +21,7 @@ from choir_common.http.client import make_client
 from tests.bench.baseline import BaselineAgent
 from tests.bench.browsing import measure_browsing
 from tests.bench.edge_latency import MODEL_MS, measure_busy_edge, unlimited_budgets_config
+from tests.bench.egress import measure_egress
 from tests.bench.figures import BenchResults
 from tests.bench.first_token import measure_cpu, measure_first_token
 from tests.bench.gateway import measure_gateway
@@ -130,6 +131,7 @@ def show(results: BenchResults) -> None:
         ("throughput", results.throughput),
         ("browser, from the request to the text", results.browser),
         ("gateway, through a fake Telegram", results.gateway),
+        ("model request, directly and through the egress proxy", results.egress),
         ("resident MB", results.rss_mb),
         ("start, s", results.start_s),
     )
@@ -169,6 +171,7 @@ def main() -> None:
     results.heartbeats = asyncio.run(measure_heartbeats())
     browsing(results)
     results.gateway = asyncio.run(measure_gateway())
+    results.egress = asyncio.run(measure_egress())
     if not options.quick:
         with running_stack(prepare=fifty_agents_config, like_user=True) as stack:
             results.throughput = asyncio.run(measure_throughput(stack))

@@ -180,6 +180,8 @@ class BenchResults:
     """Time from a request to the page's text, for the service and for bare Playwright."""
     gateway: dict[str, float] = field(default_factory=dict)
     """With a fake Telegram: the latency that the gateway adds to a message, and messages per second."""
+    egress: dict[str, float] = field(default_factory=dict)
+    """Model requests directly and through the egress proxy, over one connection and over new ones."""
     rss_mb: dict[str, float] = field(default_factory=dict)
     start_s: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
