@@ -26,6 +26,8 @@ SERVICES = (
     *("choir_local", "choir_local.rehearsal", "choir_browser", "choir_egress", "choir_gateway"),
     *("choir_memory", "choir_control"),
 )
+LATE_IMPORTS = ("anyio._backends._asyncio", "httpcore2", "truststore", "uvicorn.lifespan.off")
+"""What services import only when they start; it takes a tenth of a second of processor time."""
 INTERPRETER = [sys.executable, "-P", "-m"]
 CHILD_START = [sys.executable, "-I", "-S", child_start.__file__]
 FIRST_FREE = 3
@@ -51,6 +53,8 @@ def fork_services() -> None:
     """Import the services here, and start them in forks from now on."""
     for module in SERVICES:
         importlib.import_module(f"{module}.__main__")
+    for module in LATE_IMPORTS:
+        importlib.import_module(module)
     subprocess._fork_exec = _fork_or_execute  # type: ignore[attr-defined]
 
 
