@@ -220,7 +220,8 @@ async def test_an_agent_gets_itself_a_tool_and_a_human_decides(
 ) -> None:
     score = tmp_path / "score.json"
     score.write_text(json.dumps(SCORE))
-    trusted = {"GIT_SSL_CAINFO": str(remote.certificate)}
+    certificate = str(remote.certificate)
+    trusted = {"GIT_SSL_CAINFO": certificate, "SSL_CERT_FILE": certificate}
     async with running_stack_in_thread(score, env=trusted, prepare=Private(remote)) as stack:
         workspace = stack.home / "workspaces/main"
         workspace.mkdir(parents=True, exist_ok=True)

@@ -63,13 +63,16 @@ class EgressProcess:
 
 
 @contextlib.asynccontextmanager
-async def running_egress(home: Path, *agents: AgentEgress) -> AsyncIterator[EgressProcess]:
-    """Start the service in a state directory, with these agents."""
+async def running_egress(
+    home: Path, *agents: AgentEgress, trusted: Path | None = None
+) -> AsyncIterator[EgressProcess]:
+    """Start the service in a state directory, with these agents; it trusts the certificate `trusted`."""
     service = ServiceProcess(
         "choir_egress",
         home,
         "nats://127.0.0.1:1",
         home / "socks" / "egress.sock",
+        env={"SSL_CERT_FILE": str(trusted)} if trusted else {},
     )
     await service.start()
     process = EgressProcess(service)

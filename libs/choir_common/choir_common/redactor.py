@@ -49,6 +49,10 @@ class Redactor:
 
         The end is left out as long as it may be the beginning of a secret.
         """
+        return self.redact(text[: self.finished_length(text)])
+
+    def finished_length(self, text: str) -> int:
+        """Return how many characters of a growing text cannot be part of a secret that goes on."""
         end = min((_begun(value, text) for value in self._values), default=len(text))
         # Cut before a whole secret that reaches into what is left out.
         while starts := [
@@ -57,7 +61,7 @@ class Redactor:
             if (start := text.find(value, max(0, end - len(value) + 1))) != -1 and start < end
         ]:
             end = min(starts)
-        return self.redact(text[:end])
+        return end
 
     def __call__(
         self, _: object, __: str, event: MutableMapping[str, object]

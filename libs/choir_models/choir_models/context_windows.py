@@ -8,6 +8,7 @@ answer the configured value counts, or an assumption, and the server is asked ag
 from dataclasses import dataclass
 
 from choir_common.clock import Clock, SystemClock
+from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.model_config import DEFAULT_CONTEXT_WINDOW, ModelConfig
 from choir_models.model import model_id
@@ -84,7 +85,8 @@ def window_of_served(
 class ContextWindows:
     """The context windows of the models that a process uses."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, key_proxy: KeyProxy | None = None) -> None:
+        self._key_proxy = key_proxy
         self._clock = clock or SystemClock()
         self._windows: dict[str, ContextWindow] = {}
         self._asked_at: dict[str, float] = {}
@@ -98,7 +100,7 @@ class ContextWindows:
         async with self._locks.of(key):
             window = self._windows.get(key)
             if window is None or (not window.is_known and self._is_due(key)):
-                window = self._windows[key] = await _ask(model, api_key)
+                window = self._windows[key] = await _ask(model, api_key, self._key_proxy)
                 self._asked_at[key] = self._clock.monotonic()
         return window
 
@@ -110,10 +112,12 @@ class ContextWindows:
         return self._clock.monotonic() - self._asked_at[key] >= PAUSE_S
 
 
-async def _ask(model: ModelConfig, api_key: str | None) -> ContextWindow:
+async def _ask(
+    model: ModelConfig, api_key: str | None, key_proxy: KeyProxy | None
+) -> ContextWindow:
     from choir_models.servers.discovery import ServerProbe  # noqa: PLC0415 - 40 ms that most agents save
 
-    probe = ServerProbe(model.endpoint, within_s=ASK_S, api_key=api_key)
+    probe = ServerProbe(model.endpoint, within_s=ASK_S, api_key=api_key, key_proxy=key_proxy)
     server = await probe.identify()
     if server is None:
         # A program that answers, but does not tell, will not tell later either.

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import httpx2
 
+from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
+from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_models.call_deadline import silence_failure
 from choir_models.model import ModelFailed, NoModelResponse
 from choir_models.provider_errors import shorten
@@ -56,25 +58,41 @@ class _LimitedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-class _Transport(httpx2.AsyncHTTPTransport):
+class _Transport(httpx2.AsyncBaseTransport):
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         # Only gzip, which `_LimitedStream` unpacks within its limit.
         request.headers["accept-encoding"] = "gzip"
         timeout = request.extensions.get("timeout", {})
         request.extensions["timeout"] = {**timeout, "connect": CONNECT_S}
-        response = await super().handle_async_request(request)
+        response = await self._inner.handle_async_request(request)
         encoding = response.headers.pop("content-encoding", "identity").lower()
         if isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _LimitedStream(response.stream, is_packed=encoding == "gzip")
         return response
 
 
-def create_http_client(endpoint: str) -> httpx2.AsyncClient:
-    """Return an HTTP client for an endpoint; its connections have the limits of this module."""
-    # A plain-HTTP endpoint needs no certificates, and the bundle takes 3 MB.
-    verify = not endpoint.startswith("http://")
+def create_http_client(
+    endpoint: str, api_key: str | None, key_proxy: KeyProxy | None
+) -> httpx2.AsyncClient:
+    """Return an HTTP client for an endpoint; its connections have the limits of this module.
+
+    If the key is a placeholder, requests go to `key_proxy`.
+    """
+    inner: httpx2.AsyncBaseTransport
+    if key_proxy is not None and is_placeholder(api_key):
+        inner = KeyProxyTransport(key_proxy, LIMITS)
+    else:
+        # A plain-HTTP endpoint needs no certificates, and the bundle takes 3 MB.
+        verify = not endpoint.startswith("http://")
+        inner = httpx2.AsyncHTTPTransport(verify=verify, limits=LIMITS)
     return httpx2.AsyncClient(
-        transport=_Transport(verify=verify, limits=LIMITS),
+        transport=_Transport(inner),
         # The key must reach the configured endpoint only.
         follow_redirects=False,
     )

@@ -3,6 +3,7 @@
 import asyncio
 from importlib import import_module
 
+from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.model_config import ModelApi
 from choir_models.context_windows import ContextWindows
@@ -22,10 +23,12 @@ ADAPTERS: dict[ModelApi, str] = {
 class ModelRegistry:
     """All models, each through the adapter for its API."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_proxy: KeyProxy | None = None) -> None:
+        """Set the proxy that adds keys; None if there are no placeholders."""
+        self._key_proxy = key_proxy
         self._adapters: dict[ModelApi, ChatModel] = {}
         self._import_lock = asyncio.Lock()
-        self.windows = ContextWindows()
+        self.windows = ContextWindows(key_proxy=key_proxy)
         """Context windows of the models, as their servers report them."""
 
     async def think(
@@ -51,12 +54,12 @@ class ModelRegistry:
         async with self._import_lock:
             if api not in self._adapters:
                 # in a thread: an SDK takes up to a second to import
-                adapter = await asyncio.to_thread(_import_adapter, api)
+                adapter = await asyncio.to_thread(_import_adapter, api, self._key_proxy)
                 self._adapters[api] = AdaptingModel(adapter)
         return self._adapters[api]
 
 
-def _import_adapter(api: ModelApi) -> ChatModel:
+def _import_adapter(api: ModelApi, key_proxy: KeyProxy | None) -> ChatModel:
     module, name = ADAPTERS[api].split(":")
-    adapter: ChatModel = getattr(import_module(module), name)()
+    adapter: ChatModel = getattr(import_module(module), name)(key_proxy)
     return adapter

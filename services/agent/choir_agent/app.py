@@ -58,7 +58,6 @@ from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import read_static_prompts
 from choir_agent.settings import AgentProcessSettings
-from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.availability import unavailable_tools
 from choir_agent.tools.speech.synthesis import SpeechSynthesizer
 from choir_agent.tools.speech.transcription import AudioTranscriber
@@ -111,8 +110,7 @@ async def _run_session(
     redactor: Redactor,
     egress: EgressAddress | None,
 ) -> int:
-    workspace = Workspace(Path(boot.workspace))
-    create_staging(workspace)
+    workspace = _open_workspace(Path(boot.workspace))
     control, memory = ControlClient(boot), WorkingMemory()
     # Working memory must also receive the restored tail, so it listens before `restore`.
     listeners = EventListeners(memory)
@@ -127,7 +125,7 @@ async def _run_session(
         git=git,
         egress=egress,
     )
-    model = PictureModel(ModelRegistry(), toolset.files)
+    model = PictureModel(ModelRegistry(toolset.key_proxy), toolset.files)
     try:
         hello = await send_hello(control, _hello_request(boot), settings.hello_timeout_s)
         session_log.restore(hello.tail_events, LogHead(hello.head_rev, hello.head_hash))
@@ -155,6 +153,12 @@ async def _run_session(
         await model.close()
         await control.close()
         workspace.close()
+
+
+def _open_workspace(path: Path) -> Workspace:
+    workspace = Workspace(path)
+    create_staging(workspace)
+    return workspace
 
 
 def _hello_request(boot: AgentStartParameters) -> HelloRequest:
@@ -230,7 +234,7 @@ class Agent:
             control=self._control,
             redactor=redactor,
             listener=git,
-            windows=ContextWindows(self._clock),
+            windows=ContextWindows(self._clock, self._toolset.key_proxy),
             version=self._hello.config_version,
             settings=self._hello.config,
         )
@@ -326,10 +330,10 @@ class Agent:
             ),
             reminders=self._build_reminder_lookup(),
             voice_notes=VoiceNotes(
-                AudioTranscriber(workspace, ApiClient(), self._money), self._dynamic
+                AudioTranscriber(workspace, self._toolset.web, self._money), self._dynamic
             ),
             voice_answers=VoiceAnswers(
-                SpeechSynthesizer(workspace, ApiClient()), self._money, self._dynamic
+                SpeechSynthesizer(workspace, self._toolset.web), self._money, self._dynamic
             ),
             settings=self._dynamic,
             clock=self._clock,

@@ -52,6 +52,7 @@ from choir_agent.tools.tool import Tool
 from choir_agent.tools.workspace import Workspace
 from choir_agent.tools.workspace_files import WorkspaceFiles
 from choir_common.clock import SystemClock
+from choir_common.egress.key_placeholders import KeyProxy
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ class Toolset:
     registry: ToolRegistry
     skills: SkillRegistry
     files: WorkspaceFiles
+    web: ApiClient
+    """Client of all services that tools and voice messages use."""
+    key_proxy: KeyProxy | None
+    """The proxy that replaces placeholders of keys; None if the agent has none."""
 
 
 def build_toolset(
@@ -80,6 +85,8 @@ def build_toolset(
     files = WorkspaceFiles(workspace)
     if settings.tmp_dir != DEFAULT_TMP_DIR:
         workspace.quota.include(Path(settings.tmp_dir))
+    key_proxy = egress.key_proxy if egress else None
+    web = ApiClient(key_proxy)
     programs = ProgramRunner(
         workspace.root,
         settings.tmp_dir,
@@ -96,7 +103,7 @@ def build_toolset(
         ProposeToolTool(control, known_tools),
         ProposeSkillTool(control, known_tools),
         MemoryUpsertTool(control, session_log),
-        *_workspace_and_service_tools(control, workspace, files, programs),
+        *_workspace_and_service_tools(control, workspace, files, programs, web),
         MessageSendTool(workspace, session_log.sent_call_ids),
         *_core_job_tools(session_log),
     ]
@@ -109,13 +116,16 @@ def build_toolset(
     skills = load_skills(choir_dir, [*_names(tools), *skill_tools])
     tools += [SkillStartTool(skills, session_log), SkillTransitionTool(skills, session_log)]
     known_tools += _names(tools)
-    return Toolset(ToolRegistry(tools), skills, files)
+    return Toolset(ToolRegistry(tools), skills, files, web, key_proxy)
 
 
 def _workspace_and_service_tools(
-    control: ControlClient, workspace: Workspace, files: WorkspaceFiles, programs: ProgramRunner
+    control: ControlClient,
+    workspace: Workspace,
+    files: WorkspaceFiles,
+    programs: ProgramRunner,
+    web: ApiClient,
 ) -> list[Tool]:
-    web = ApiClient()
     return [
         FsReadTool(workspace, files),
         FsWriteTool(workspace),

@@ -11,10 +11,19 @@ from choir_common.egress.addresses import Allowlist
 from choir_common.egress.credentials import authenticate
 from choir_common.egress.dialer import Dialer, Resolver
 from choir_common.egress.forwarding import Forwarder, Streams
-from choir_common.egress.http_head import HttpHead, InvalidHead, parse_target, read_head
+from choir_common.egress.http_head import (
+    REASON_FIELD,
+    HttpHead,
+    InvalidHead,
+    ProxyTarget,
+    parse_target,
+    read_head,
+)
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest, RateLimited
 from choir_common.wire.egress import AgentEgress
 from choir_egress.access import allowlist_of, check_host
+from choir_egress.keyed_requests import KeyedRequests
+from choir_egress.proxied_keys import find_server, has_placeholder
 from choir_egress.traffic import ProxyConnection, TrafficLog
 
 log = structlog.get_logger("choir.egress")
@@ -23,7 +32,6 @@ HEAD_TIMEOUT_S = 30.0
 MAX_BYTES = 1 << 40
 """Bytes of one connection: practically unlimited, because commands download data sets."""
 CONCURRENT_DIALS = 16
-REASON_HEADER = "choir-egress"
 _CHALLENGE = 'Proxy-Authenticate: Basic realm="choir"'
 
 
@@ -44,6 +52,7 @@ class AgentProxy:
         *,
         exceptions: Allowlist,
         resolver: Resolver,
+        keyed_requests: KeyedRequests,
         limits: ProxyLimits,
         traffic: TrafficLog,
         clock: Clock,
@@ -52,6 +61,7 @@ class AgentProxy:
         """What the agent may reach; replaced when control sends other rules."""
         self._exceptions = exceptions
         self._resolver = resolver
+        self._keyed_requests = keyed_requests
         self._limits = limits
         self._traffic = traffic
         self._clock = clock
@@ -85,6 +95,7 @@ class AgentProxy:
         for task in self._open:
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
+        await self._keyed_requests.close()
 
     async def _exchange(self, client: Streams) -> None:
         async with asyncio.timeout(HEAD_TIMEOUT_S):
@@ -99,12 +110,37 @@ class AgentProxy:
         target = parse_target(method, uri)
         account = ProxyConnection(self.agent.agent_id, user, target.host, target.port)
         try:
+            if method != "CONNECT" and await self._forward_with_key(head, target, account, client):
+                return
             upstream = await self._dial(account)
         except ChoirError as error:
             self._traffic.record_refusal(account, error.message)
             await _refuse(client[1], error)
             return
         await self._forward(head, target.path, account=account, client=client, upstream=upstream)
+
+    async def _forward_with_key(
+        self, head: HttpHead, target: ProxyTarget, account: ProxyConnection, client: Streams
+    ) -> bool:
+        """Serve a request to a server whose key the proxy adds; return whether it is one.
+
+        Raises Forbidden, InvalidRequest or Unavailable.
+        """
+        server = find_server(self.agent, account.user, target)
+        if server is None:
+            if has_placeholder(head.fields):
+                raise Forbidden(f"{target.host}:{target.port} is not a server of this key.")
+            return False
+        check_host(self.agent, account.user, target.host, self._clock.now())
+        try:
+            await self._keyed_requests.forward(
+                head, target, server=server, account=account, client=client
+            )
+        except OSError:
+            self._traffic.record_end(account)
+            raise
+        self._traffic.record_end(account)
+        return True
 
     async def _dial(self, account: ProxyConnection) -> Streams:
         """Connect to a permitted address.
@@ -144,7 +180,7 @@ async def _refuse(writer: asyncio.StreamWriter, error: ChoirError) -> None:
             status = "429 Too Many Requests"
         case _:
             status = "502 Bad Gateway"
-    await _respond(writer, status, error.message, f"{REASON_HEADER}: {error.code}")
+    await _respond(writer, status, error.message, f"{REASON_FIELD}: {error.code}")
 
 
 async def _respond(writer: asyncio.StreamWriter, status: str, text: str, field_line: str) -> None:

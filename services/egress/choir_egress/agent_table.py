@@ -12,8 +12,11 @@ from choir_common.egress.dialer import Resolver
 from choir_common.egress.http_head import MAX_HEAD_BYTES
 from choir_common.errors import StartupError, Unavailable
 from choir_common.http.listen import bind_unix
+from choir_common.redactor import Redactor
 from choir_common.wire.egress import AgentEgress, EgressTable
 from choir_egress.agent_proxy import AgentProxy, ProxyLimits
+from choir_egress.keyed_requests import KeyedRequests
+from choir_egress.server_pool import ServerPool, TlsSettings
 from choir_egress.settings import EgressSettings
 from choir_egress.traffic import TrafficLog
 
@@ -36,13 +39,16 @@ class AgentTable:
         exceptions: Allowlist,
         resolver: Resolver,
         traffic: TrafficLog,
+        redactor: Redactor,
         clock: Clock,
     ) -> None:
         self._settings = settings
         self._exceptions = exceptions
         self._resolver = resolver
         self._traffic = traffic
+        self._redactor = redactor
         self._clock = clock
+        self._tls = TlsSettings()
         self._proxies: dict[str, _OpenProxy] = {}
         self._changing = asyncio.Lock()
 
@@ -51,6 +57,9 @@ class AgentTable:
 
         Raises Unavailable if a socket cannot be opened; the other agents are served nevertheless.
         """
+        self._redactor.add_secrets(
+            key.value for agent in table.agents for key in agent.proxied_keys
+        )
         async with self._changing:
             agent_ids = {agent.agent_id for agent in table.agents}
             for agent_id in self._proxies.keys() - agent_ids:
@@ -73,6 +82,9 @@ class AgentTable:
             agent,
             exceptions=self._exceptions,
             resolver=self._resolver,
+            keyed_requests=KeyedRequests(
+                ServerPool(self._resolver, self._tls), self._settings.egress_idle_s
+            ),
             limits=ProxyLimits(self._settings.egress_connections, self._settings.egress_idle_s),
             traffic=self._traffic,
             clock=self._clock,

@@ -21,9 +21,7 @@ log = structlog.get_logger("choir.egress")
 SERVICE = "choir-egress"
 
 
-async def run_egress(
-    settings: EgressSettings, _secrets: EgressSecrets, _redactor: Redactor
-) -> None:
+async def run_egress(settings: EgressSettings, _secrets: EgressSecrets, redactor: Redactor) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises StartupError if the settings are invalid or a socket cannot be bound.
@@ -35,6 +33,7 @@ async def run_egress(
         exceptions=parse_allowlist(settings.egress_allow, "CHOIR_EGRESS_ALLOW"),
         resolver=SystemResolver(),
         traffic=TrafficLog(metrics),
+        redactor=redactor,
         clock=SystemClock(),
     )
     sockets = [_bind(settings)]

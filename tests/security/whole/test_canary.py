@@ -29,6 +29,7 @@ from choir_common.ids import SERVICE_NAMES
 from choir_common.stack_secrets import bus_key
 from choir_local.database.connection import open_database, run_program
 from choir_local.settings import LocalSettings
+from tests.support.process_memory import read_memory
 from tests.support.stack import (
     EmbeddedStack,
     console_user,
@@ -52,6 +53,8 @@ CANARIES = {
         + ["-----END OPENSSH PRIVATE KEY-----"]
     ),
 }
+PROXIED = ("model-key", "tts-key", "notion-key", "brave-key", "git-token")
+"""Keys that the egress proxy adds, so that no agent's process has them."""
 HEARD = ("model-key", "tts-key", "notion-key", "brave-key", "bot-token")
 CALLS = [
     {"name": "choir.web.search", "arguments": {"query": "one"}},
@@ -220,6 +223,25 @@ async def everything(stack: EmbeddedStack) -> list[tuple[str, bytes]]:
     return found
 
 
+def keys_in_agents(stack: EmbeddedStack) -> tuple[int, list[str]]:
+    """Return how many agents run, and which proxied keys their memory contains; only root can tell."""
+    supervisor = psutil.Process(stack.children()["supervisor_pid"])
+    agents = []
+    for process in supervisor.children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # a command that has ended
+            if "choir_agent" in process.cmdline():
+                agents.append(process)
+    found = [
+        f"{name} in {process.pid}"
+        for process in agents
+        for piece in read_memory(process.pid)
+        for name in PROXIED
+        for form in forms(CANARIES[name])
+        if form in piece
+    ]
+    return len(agents), found
+
+
 async def test_no_canary_is_anywhere(tmp_path: Path) -> None:
     score = tmp_path / "score.json"
     score.write_text(
@@ -250,6 +272,10 @@ async def test_no_canary_is_anywhere(tmp_path: Path) -> None:
                 missing = [name for name in HEARD if CANARIES[name] not in told]
             assert missing == [], "these never left Choir, so nothing was proven of them"
 
+            if os.geteuid() == 0:
+                agents, found = await asyncio.to_thread(keys_in_agents, stack)
+                assert agents >= 2
+                assert found == []
             own = json.loads((stack.home / "secrets.json").read_text())
             places = [*await everything(stack), ("what the user heard", "\n".join(said).encode())]
             places.append(("the spans", b"\n".join(spans)))

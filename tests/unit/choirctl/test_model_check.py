@@ -266,3 +266,11 @@ async def test_a_chromium_without_its_own_sandbox_is_a_warning(
     browser = ComponentStatus(name="browser", ok=True, detail=detail)
     found = (await findings(tmp_path, running_with(provider.model(), browser)))["chromium-sandbox"]
     assert (found.outcome, NO_SANDBOX in found.detail) == (outcome, outcome == "warn")
+
+
+async def test_an_egress_proxy_that_is_off_is_a_warning(provider: Provider, tmp_path: Path) -> None:
+    for detail, outcome in (("", "ok"), ("off: agents hold their keys themselves", "warn")):
+        egress = ComponentStatus(name="egress", ok=True, detail=detail)
+        found = (await findings(tmp_path, running_with(provider.model(), egress)))["confinement"]
+        assert found.outcome == outcome
+        assert detail in found.detail

@@ -43,6 +43,12 @@ def proxy_url(key: str, user: ProxyIdentity, host: str, port: int) -> str:
     return f"http://{user.name}:{proxy_password(key, user)}@{host}:{port}"
 
 
+def basic_authorization(key: str, user: ProxyIdentity) -> str:
+    """Return the value of a Proxy-Authorization header."""
+    credentials = f"{user.name}:{proxy_password(key, user)}".encode()
+    return f"Basic {base64.b64encode(credentials).decode()}"
+
+
 def authenticate(key: str, header: str) -> ProxyIdentity | None:
     """Return the user of a Proxy-Authorization header, or None if it is missing or wrong."""
     kind, _, credentials = header.partition(" ")

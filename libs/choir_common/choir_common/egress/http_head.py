@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 MAX_HEAD_BYTES = 64_000
+REASON_FIELD = "choir-egress"
+"""Header of responses that come from the egress proxy itself; their body is the reason."""
 # Hop-by-hop headers and those for the proxy are not forwarded.
 _DROPPED = frozenset(
     {"connection", "proxy-connection", "proxy-authorization", "keep-alive", "te", "upgrade"}

@@ -10,7 +10,9 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
+
+from choir_common.egress.key_placeholders import KeyProxy
 
 UNIX = "unix://"
 MOST_BYTES = 4 * 1024 * 1024
@@ -31,24 +33,27 @@ async def send_probe(
     within_s: float,
     body: bytes | None = None,
     headers: Mapping[str, str] = NO_HEADERS,
+    proxy: KeyProxy | None = None,
 ) -> ProbeResponse | None:
     """Send GET (or POST with a JSON `body`) to `unix://…`, `http://…` or `https://…`.
 
-    Returns None without a response. The endpoint's path, if any, precedes `path`.
+    Returns None without a response. The endpoint's path, if any, precedes `path`. A request with the
+    placeholder of a key goes through `proxy`.
     """
     method = "GET" if body is None else "POST"
     url = urlsplit("" if endpoint.startswith(UNIX) else endpoint)
     lines = [
-        f"{method} {url.path.rstrip('/')}{path} HTTP/1.0",
+        f"{method} {_proxied_origin(endpoint) if proxy else ''}{url.path.rstrip('/')}{path} HTTP/1.0",
         f"Host: {url.netloc.rpartition('@')[2] or 'localhost'}",
         "Content-Type: application/json",
         f"Content-Length: {len(body or b'')}",
+        *([f"Proxy-Authorization: {proxy.authorization}"] if proxy else []),
         *(f"{name}: {value}" for name, value in headers.items()),
     ]
     request = "\r\n".join([*lines, "", ""]).encode() + (body or b"")
     try:
         async with asyncio.timeout(within_s):
-            return _read(await _exchange(endpoint, request))
+            return _read(await _exchange(f"{UNIX}{proxy.socket}" if proxy else endpoint, request))
     except (OSError, ValueError, asyncio.LimitOverrunError):  # TimeoutError is an OSError
         return None
 
@@ -60,8 +65,7 @@ async def _exchange(endpoint: str, request: bytes) -> bytes:
         url = urlsplit(endpoint)
         # certificates take 3 MB: only for an endpoint that needs them
         context = ssl.create_default_context() if url.scheme == "https" else None
-        port = url.port or (443 if context else 80)
-        reader, writer = await asyncio.open_connection(url.hostname, port, ssl=context)
+        reader, writer = await asyncio.open_connection(url.hostname, _port(url), ssl=context)
     try:
         writer.write(request)
         parts = []
@@ -76,6 +80,16 @@ async def _exchange(endpoint: str, request: bytes) -> bytes:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+
+
+def _port(url: SplitResult) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def _proxied_origin(endpoint: str) -> str:
+    url = urlsplit(endpoint)
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
+    return f"http://{host}:{_port(url)}"
 
 
 def _read(answer: bytes) -> ProbeResponse | None:

@@ -10,6 +10,21 @@ from choir_common.wire.policy import PolicyRule
 MAX_AGENTS = 10_000
 HostAndPort = Annotated[str, StringConstraints(min_length=3, max_length=300)]
 
+ServerOrigin = Annotated[
+    str, StringConstraints(pattern=r"^https?://[^/@\s]+:\d{1,5}$", max_length=300)
+]
+
+
+class ProxiedKey(WireModel):
+    """A key that the proxy puts in place of its placeholder, in requests to its own servers only."""
+
+    placeholder: str = Field(pattern=r"^choir-placeholder-[0-9a-f]{40}$", repr=False)
+    value: str = Field(pattern=r"^[\x21-\x7e]+$", max_length=10_000, repr=False)
+    servers: tuple[ServerOrigin, ...]
+    """The servers that get it, as `https://host:port` or `http://host:port`."""
+    tools: tuple[str, ...] = ()
+    """Tools whose calls may use it, too; the agent itself always may."""
+
 
 class AgentEgress(WireModel):
     """What one running agent may reach."""
@@ -23,6 +38,8 @@ class AgentEgress(WireModel):
     """`host:port` of servers that its tools may reach at any address: those of git identities."""
     rules: tuple[PolicyRule, ...] = ()
     """Rules of the policy on hosts."""
+    proxied_keys: tuple[ProxiedKey, ...] = Field(default=(), repr=False)
+    """Keys that the agent does not get."""
 
 
 class EgressTable(WireModel):

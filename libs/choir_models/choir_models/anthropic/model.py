@@ -8,6 +8,7 @@ from typing import Protocol
 
 import orjson
 
+from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.model import JsonObject
 from choir_models.anthropic.request import render_request, request_headers
@@ -52,19 +53,22 @@ class MessagesClient(Protocol):
 class AnthropicClientFactory:
     """Factory of clients based on the anthropic SDK, which it imports at the first call."""
 
+    def __init__(self, key_proxy: KeyProxy | None) -> None:
+        self._key_proxy = key_proxy
+
     async def create(self, endpoint: str, api_key: str | None) -> MessagesClient:
         """Return a client; runs in a thread, because the import takes 0.4 s."""
         return await asyncio.to_thread(self._create, endpoint, api_key)
 
     def _create(self, endpoint: str, api_key: str | None) -> MessagesClient:
-        return import_client_class()(endpoint, api_key)
+        return import_client_class()(endpoint, api_key, self._key_proxy)
 
 
 class AnthropicModel:
     """The configured models, each through the client for its endpoint and key."""
 
-    def __init__(self) -> None:
-        self._clients: ClientPool[MessagesClient] = ClientPool(AnthropicClientFactory())
+    def __init__(self, key_proxy: KeyProxy | None = None) -> None:
+        self._clients: ClientPool[MessagesClient] = ClientPool(AnthropicClientFactory(key_proxy))
         # Models that refuse thoughts from before a change of the history, unless told to drop them.
         self._binding_models: set[str] = set()
 

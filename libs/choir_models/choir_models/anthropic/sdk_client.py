@@ -11,6 +11,7 @@ import anthropic
 import httpx2
 import orjson
 
+from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.wire.model import JsonObject
 from choir_models.http_transport import connection_failure, create_http_client
 from choir_models.model import ModelFailed
@@ -42,9 +43,11 @@ async def _raise_for_status(response: httpx2.Response) -> None:
 class AnthropicClient:
     """Client for one endpoint with one key."""
 
-    def __init__(self, endpoint: str, api_key: str | None) -> None:
+    def __init__(
+        self, endpoint: str, api_key: str | None, key_proxy: KeyProxy | None = None
+    ) -> None:
         self._api_key = api_key
-        http_client = create_http_client(endpoint)
+        http_client = create_http_client(endpoint, api_key, key_proxy)
         http_client.event_hooks = {"response": [_raise_for_status]}
         self._client = anthropic.AsyncAnthropic(
             # Without `/v1`, which the endpoints of other APIs end with.

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Protocol
 
+from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.model import JsonObject
 from choir_models.call_deadline import call_deadline
@@ -32,6 +33,9 @@ class ContentClient(Protocol):
 class GeminiClientFactory:
     """Factory of clients based on the google-genai SDK, which it imports at the first call."""
 
+    def __init__(self, key_proxy: KeyProxy | None) -> None:
+        self._key_proxy = key_proxy
+
     async def create(self, endpoint: str, api_key: str | None) -> ContentClient:
         """Return a client; runs in a thread, because the import takes almost a second."""
         return await asyncio.to_thread(self._create, endpoint, api_key)
@@ -39,14 +43,14 @@ class GeminiClientFactory:
     def _create(self, endpoint: str, api_key: str | None) -> ContentClient:
         from choir_models.gemini.sdk_client import GeminiClient  # noqa: PLC0415 - time and memory
 
-        return GeminiClient(endpoint, api_key)
+        return GeminiClient(endpoint, api_key, self._key_proxy)
 
 
 class GeminiModel:
     """The configured Gemini models, each through the client for its endpoint and key."""
 
-    def __init__(self) -> None:
-        self._clients: ClientPool[ContentClient] = ClientPool(GeminiClientFactory())
+    def __init__(self, key_proxy: KeyProxy | None = None) -> None:
+        self._clients: ClientPool[ContentClient] = ClientPool(GeminiClientFactory(key_proxy))
 
     async def think(
         self,

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import httpx2
 import orjson
 
+from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.errors import ChoirError
 from choir_common.wire.model import JsonObject
 from choir_models.http_transport import connection_failure, create_http_client
@@ -30,11 +31,13 @@ with hidden_http_clients():
 class GeminiClient:
     """Client for one endpoint with one key."""
 
-    def __init__(self, endpoint: str, api_key: str | None) -> None:
+    def __init__(
+        self, endpoint: str, api_key: str | None, key_proxy: KeyProxy | None = None
+    ) -> None:
         base, _, last = endpoint.rstrip("/").rpartition("/")
         is_versioned = last in VERSIONS
         self._api_key = api_key
-        self._http = create_http_client(endpoint)
+        self._http = create_http_client(endpoint, api_key, key_proxy)
         client = genai.Client(
             # The SDK requires a key, even for an endpoint without one.
             api_key=api_key or "none",

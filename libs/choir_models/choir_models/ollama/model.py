@@ -3,9 +3,12 @@
 import time
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Literal
 
 import httpx2
 
+from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
+from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_common.wire.config import ModelConfig
 from choir_models.call_deadline import call_deadline, silence_failure
 from choir_models.model import (
@@ -27,11 +30,15 @@ MAX_BODY = 16 << 20
 MAX_ERROR_BODY = 64 << 10
 
 
+_ClientKind = Literal["plain", "tls", "proxied"]
+
+
 class OllamaModel:
     """The configured models of Ollama servers."""
 
-    def __init__(self) -> None:
-        self._clients: dict[bool, httpx2.AsyncClient] = {}
+    def __init__(self, key_proxy: KeyProxy | None = None) -> None:
+        self._key_proxy = key_proxy
+        self._clients: dict[_ClientKind, httpx2.AsyncClient] = {}
 
     async def think(
         self,
@@ -81,7 +88,7 @@ class OllamaModel:
             headers["Authorization"] = f"Bearer {api_key}"
         timeout = httpx2.Timeout(settings.timeout_ms / 1000, connect=CONNECT_S)
         began = time.perf_counter()
-        client = self._client(url)
+        client = self._client(url, api_key)
         async with client.stream(
             "POST", url, content=body, headers=headers, timeout=timeout
         ) as response:
@@ -91,15 +98,26 @@ class OllamaModel:
             await _read_lines(response, reader, listener)
         return reader.completion((time.perf_counter() - began) * 1000)
 
-    def _client(self, url: str) -> httpx2.AsyncClient:
-        # Plain HTTP, the usual case, needs no certificates, and the bundle takes 3 MB.
-        is_secure = not url.startswith("http://")
-        client = self._clients.get(is_secure)
-        if client is None:
-            client = self._clients[is_secure] = httpx2.AsyncClient(
-                verify=is_secure, limits=LIMITS, follow_redirects=False, trust_env=False
+    def _client(self, url: str, api_key: str | None) -> httpx2.AsyncClient:
+        kind: _ClientKind = "tls"
+        if is_placeholder(api_key):
+            kind = "proxied"
+        elif url.startswith("http://"):
+            kind = "plain"
+        if kind not in self._clients:
+            self._clients[kind] = self._create_client(kind)
+        return self._clients[kind]
+
+    def _create_client(self, kind: _ClientKind) -> httpx2.AsyncClient:
+        transport: httpx2.AsyncBaseTransport
+        if kind == "proxied" and self._key_proxy is not None:
+            transport = KeyProxyTransport(self._key_proxy, LIMITS)
+        else:
+            # Plain HTTP, the usual case, needs no certificates, and the bundle takes 3 MB.
+            transport = httpx2.AsyncHTTPTransport(
+                verify=kind != "plain", limits=LIMITS, trust_env=False
             )
-        return client
+        return httpx2.AsyncClient(transport=transport, follow_redirects=False, trust_env=False)
 
 
 async def _read_lines(

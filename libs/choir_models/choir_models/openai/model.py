@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.wire.config import ModelConfig
 from choir_models.call_deadline import call_deadline
 from choir_models.client_pool import ClientPool
@@ -39,12 +40,15 @@ class CompletionClient(Protocol):
 class OpenAiClientFactory:
     """Factory of clients based on the openai SDK, which it imports at the first call."""
 
+    def __init__(self, key_proxy: KeyProxy | None) -> None:
+        self._key_proxy = key_proxy
+
     async def create(self, endpoint: str, api_key: str | None) -> CompletionClient:
         """Return a client; runs in a thread, because the import takes 0.3 s."""
         return await asyncio.to_thread(self._create, endpoint, api_key)
 
     def _create(self, endpoint: str, api_key: str | None) -> CompletionClient:
-        return import_client_class()(endpoint, api_key)
+        return import_client_class()(endpoint, api_key, self._key_proxy)
 
 
 async def post(
@@ -105,8 +109,8 @@ class StreamingCache:
 class OpenAiModel:
     """The configured models, each through the client for its endpoint and key."""
 
-    def __init__(self) -> None:
-        self._clients: ClientPool[CompletionClient] = ClientPool(OpenAiClientFactory())
+    def __init__(self, key_proxy: KeyProxy | None = None) -> None:
+        self._clients: ClientPool[CompletionClient] = ClientPool(OpenAiClientFactory(key_proxy))
         self._streaming = StreamingCache()
         # Models whose chat template refuses system messages inside a conversation.
         self._system_first: set[str] = set()

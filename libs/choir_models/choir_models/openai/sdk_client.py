@@ -12,6 +12,7 @@ from typing import Protocol
 import httpx2
 import openai
 
+from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.http.response_parser import parse_events
 from choir_models.http_transport import connection_failure, create_http_client
 from choir_models.model import NO_LISTENER, ModelFailed, NoModelResponse, OutputListener
@@ -43,7 +44,9 @@ class OpenAiClient:
 
     path = "/chat/completions"
 
-    def __init__(self, endpoint: str, api_key: str | None) -> None:
+    def __init__(
+        self, endpoint: str, api_key: str | None, key_proxy: KeyProxy | None = None
+    ) -> None:
         self._api_key = api_key
         self._client = openai.AsyncOpenAI(
             base_url=endpoint,
@@ -51,7 +54,7 @@ class OpenAiClient:
             api_key=api_key or "none",
             # The caller retries.
             max_retries=0,
-            http_client=create_http_client(endpoint),
+            http_client=create_http_client(endpoint, api_key, key_proxy),
         )
 
     async def complete(

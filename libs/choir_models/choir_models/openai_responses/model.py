@@ -3,6 +3,7 @@
 import asyncio
 import re
 
+from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.wire.config import ModelConfig
 from choir_models.client_pool import ClientPool
 from choir_models.model import (
@@ -26,6 +27,9 @@ _NO_REASONING = re.compile(
 class ResponsesClientFactory:
     """Factory of clients based on the openai SDK, which it imports at the first call."""
 
+    def __init__(self, key_proxy: KeyProxy | None) -> None:
+        self._key_proxy = key_proxy
+
     async def create(self, endpoint: str, api_key: str | None) -> CompletionClient:
         """Return a client; runs in a thread, because the import takes 0.3 s."""
         return await asyncio.to_thread(self._create, endpoint, api_key)
@@ -35,14 +39,14 @@ class ResponsesClientFactory:
         # After the line above, which imports the SDK without its types.
         from choir_models.openai_responses.sdk_client import ResponsesClient  # noqa: PLC0415
 
-        return ResponsesClient(endpoint, api_key)
+        return ResponsesClient(endpoint, api_key, self._key_proxy)
 
 
 class OpenAiResponsesModel:
     """The configured models, each through the client for its endpoint and key."""
 
-    def __init__(self) -> None:
-        self._clients: ClientPool[CompletionClient] = ClientPool(ResponsesClientFactory())
+    def __init__(self, key_proxy: KeyProxy | None = None) -> None:
+        self._clients: ClientPool[CompletionClient] = ClientPool(ResponsesClientFactory(key_proxy))
         self._without_reasoning: set[str] = set()
         """Models that refused to send their thoughts; after a restart it is learned again."""
 

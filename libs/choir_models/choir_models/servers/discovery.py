@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from http import HTTPStatus
 
+from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.probe import ProbeResponse, send_probe
 from choir_models.servers.model_server import ModelServer, ServedModel, ServerKind, tagged_name
 from choir_models.servers.responses import (
@@ -21,7 +22,16 @@ VERSION_PATH = "/v1"
 class ServerProbe:
     """Asks the server at one address; a question without a valid answer within the deadline has none."""
 
-    def __init__(self, address: str, *, within_s: float, api_key: str | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        within_s: float,
+        api_key: str | None = None,
+        key_proxy: KeyProxy | None = None,
+    ) -> None:
+        """Ask with a key; if it is a placeholder, through the proxy that replaces it."""
+        self._proxy = key_proxy if is_placeholder(api_key) else None
         self._address = address.rstrip("/").removesuffix(VERSION_PATH)
         self._within_s = within_s
         self.has_answer = False
@@ -69,14 +79,18 @@ class ServerProbe:
         return ModelServer(kind, self._address, models)
 
     async def _ask(self, path: str) -> ProbeResponse | None:
-        return await send_probe(self._address, path, self._within_s, headers=self._headers)
+        return await send_probe(
+            self._address, path, self._within_s, headers=self._headers, proxy=self._proxy
+        )
 
     async def _get(self, path: str) -> bytes:
         return _body(await self._ask(path))
 
     async def _post(self, path: str, request: dict[str, object], within_s: float) -> bytes:
         body = json.dumps(request).encode()
-        return _body(await send_probe(self._address, path, within_s, body, self._headers))
+        return _body(
+            await send_probe(self._address, path, within_s, body, self._headers, self._proxy)
+        )
 
 
 def _body(response: ProbeResponse | None) -> bytes:

@@ -147,10 +147,13 @@ async def _confinement(installation: Installation) -> CheckResult:
     if installation.running is None:
         return "ok", "known while Choir runs"
     parts = installation.running.status.parts
-    detail = next((part.detail for part in parts if part.name == "runtime"), "")
-    if detail.startswith(HOST_LACKS):
-        return "warn", f"{detail}. Use the docker runtime where agents are not trusted."
-    return "ok", "; ".join(filter(None, ("agents and their tool calls have all walls", detail)))
+    details = {part.name: part.detail for part in parts if part.detail}
+    runtime = details.get("runtime", "")
+    if runtime.startswith(HOST_LACKS):
+        return "warn", f"{runtime}. Use the docker runtime where agents are not trusted."
+    if "egress" in details:
+        return "warn", f"egress proxy {details['egress']}."
+    return "ok", "; ".join(filter(None, ("agents and their tool calls have all walls", runtime)))
 
 
 async def _socket_path(installation: Installation) -> CheckResult:

@@ -1,11 +1,13 @@
 """Configuration files for git and ssh; neither contains a secret. Pure."""
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 from choir_common.wire.config import GitIdentityConfig
 
 KEY_MARK = "PRIVATE KEY-----"
+HTTPS_PORT = "443"
 
 
 def is_private_key(secret: str) -> bool:
@@ -13,8 +15,18 @@ def is_private_key(secret: str) -> bool:
     return KEY_MARK in secret
 
 
-def git_config(identity: GitIdentityConfig, own: Path, ssh_config: Path, helper: str) -> str:
-    """Return git's configuration; settings in the user's file `own` apply unless ours override them."""
+def git_config(
+    identity: GitIdentityConfig,
+    own: Path,
+    ssh_config: Path,
+    helper: str,
+    *,
+    is_proxied: bool = False,
+) -> str:
+    """Return git's configuration; settings in the user's file `own` apply unless ours override them.
+
+    If `is_proxied`, git sends requests for the identity's hosts to the egress proxy, which adds the token.
+    """
     return "\n".join(
         [
             "[include]",
@@ -31,9 +43,21 @@ def git_config(identity: GitIdentityConfig, own: Path, ssh_config: Path, helper:
             "[safe]",
             # A bind-mounted workspace may belong to another user on the host.
             "\tdirectory = *",
+            *(_proxied_addresses(identity.hosts) if is_proxied else ()),
             "",
         ]
     )
+
+
+def _proxied_addresses(hosts: tuple[str, ...]) -> Iterator[str]:
+    """Yield settings that turn HTTPS addresses into those for which the proxy speaks TLS."""
+    for host in hosts:
+        name, _, port = host.lower().partition(":")
+        address = f"{name}:{port or HTTPS_PORT}"
+        yield f"[url {_quoted(f'http://{address}/')}]"
+        yield f"\tinsteadOf = {_quoted(f'https://{address}/')}"
+        if address.endswith(f":{HTTPS_PORT}"):
+            yield f"\tinsteadOf = {_quoted(f'https://{name}/')}"
 
 
 def ssh_config(

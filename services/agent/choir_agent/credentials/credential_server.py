@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from choir_common.egress.key_placeholders import is_placeholder
 from choir_common.wire.config import GitIdentityConfig
 
 _CREDENTIALS = struct.Struct("3i")
@@ -77,9 +78,16 @@ def respond_to_request(question: str, credential: GitCredential | None) -> Crede
         return CredentialResponse(refusal="the request is malformed")
     if credential is None:
         return CredentialResponse(refusal="this agent has no git identity")
-    if fields.get("protocol") != "https":
+    protocol = fields.get("protocol", "")
+    if is_placeholder(credential.token) and protocol == "https":
         return CredentialResponse(
-            refusal=f"credentials are provided for https only, not for {fields.get('protocol', '')!r}"
+            refusal="the egress proxy adds the token to addresses that begin with https:// and the name of "
+            "the host; remove the user name from the address"
+        )
+    # Over http, git asks the egress proxy, which is the only one that can use a placeholder.
+    if protocol != ("http" if is_placeholder(credential.token) else "https"):
+        return CredentialResponse(
+            refusal=f"credentials are provided for https only, not for {protocol!r}"
         )
     host = fields.get("host", "")
     if not is_allowed_host(credential.identity.hosts, host):

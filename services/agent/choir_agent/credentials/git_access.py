@@ -21,6 +21,7 @@ from choir_agent.credentials.ssh_agent import SshAgent, SshAgentFailed
 from choir_agent.egress import proxy_connect
 from choir_agent.egress.route import unproxied_hosts
 from choir_agent.settings import CurrentSettings
+from choir_common.egress.key_placeholders import is_placeholder
 from choir_common.wire.config import GitIdentityConfig
 
 log = structlog.get_logger("choir.agent.git")
@@ -89,9 +90,12 @@ class GitAccess:
         key = secret if secret and is_private_key(secret) else None
         # Replace both at once: a request must not combine one identity with the token of another.
         self._credential_server.credential = GitCredential(identity, None if key else secret)
+        is_proxied = is_placeholder(secret)
         await self._use_key(key)
         helper = _helper_command(self._directory)
-        await asyncio.to_thread(self._write, self._directory, identity, helper)
+        await asyncio.to_thread(
+            self._write, self._directory, identity, helper, is_proxied=is_proxied
+        )
         self._environment = MappingProxyType(
             {
                 **_environment(self._directory, helper),
@@ -105,13 +109,16 @@ class GitAccess:
         (directory / HELPER).symlink_to(sys.executable)
         return _shorter_path(directory)
 
-    def _write(self, directory: Path, identity: GitIdentityConfig, helper: str) -> None:
+    def _write(
+        self, directory: Path, identity: GitIdentityConfig, helper: str, *, is_proxied: bool
+    ) -> None:
         own, ssh = self._home / ".gitconfig", directory / "ssh_config"
         socket = self._ssh_agent.socket if self._ssh_agent else None
         _replace(
             ssh, ssh_config(identity.hosts, directory / "known_hosts", socket, self._proxy_command)
         )
-        _replace(directory / "gitconfig", git_config(identity, own, ssh, helper))
+        config = git_config(identity, own, ssh, helper, is_proxied=is_proxied)
+        _replace(directory / "gitconfig", config)
 
     async def _use_key(self, key: str | None) -> None:
         if key == self._key:

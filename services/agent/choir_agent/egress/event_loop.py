@@ -6,14 +6,13 @@ plain HTTP, too: connections are reused as without a proxy.
 """
 
 import asyncio
-import base64
 import socket
 from typing import Any
 
 import structlog
 
 from choir_agent.egress.route import EgressAddress
-from choir_common.egress.credentials import ProxyIdentity, proxy_password
+from choir_common.egress.credentials import ProxyIdentity, basic_authorization
 
 log = structlog.get_logger("choir.agent.egress")
 
@@ -30,9 +29,7 @@ class EgressEventLoop(asyncio.SelectorEventLoop):
     def __init__(self, route: EgressAddress) -> None:
         super().__init__()
         self._route = route
-        user = ProxyIdentity()
-        credentials = f"{user.name}:{proxy_password(route.key, user)}".encode()
-        self._authorization = base64.b64encode(credentials).decode()
+        self._authorization = basic_authorization(route.key, ProxyIdentity())
 
     async def getaddrinfo(self, host: Any, port: Any, **_options: Any) -> list[Any]:
         """Return the name itself as the address: the proxy resolves it."""
@@ -72,9 +69,7 @@ class EgressEventLoop(asyncio.SelectorEventLoop):
         return tunnel
 
     async def _request(self, tunnel: socket.socket, target: str) -> None:
-        head = (
-            f"CONNECT {target} HTTP/1.1\r\nProxy-Authorization: Basic {self._authorization}\r\n\r\n"
-        )
+        head = f"CONNECT {target} HTTP/1.1\r\nProxy-Authorization: {self._authorization}\r\n\r\n"
         await self.sock_sendall(tunnel, head.encode())
         received = b""
         # Not a byte more: what follows comes from the server.

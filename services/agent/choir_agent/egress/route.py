@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from choir_common.egress.credentials import ProxyIdentity, proxy_url
+from choir_common.egress.key_placeholders import KeyProxy
 
 LOOPBACK = "127.0.0.1"
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -25,6 +26,11 @@ class EgressAddress:
     def own_url(self) -> str:
         """Return the proxy's URL with the agent's own credentials."""
         return proxy_url(self.key, ProxyIdentity(), LOOPBACK, self.relay_port)
+
+    @property
+    def key_proxy(self) -> KeyProxy:
+        """Return the proxy as the agent's HTTP clients use it for requests with a placeholder."""
+        return KeyProxy(self.socket, self.key)
 
     def environment(self, tool: str, call_id: str) -> Mapping[str, str]:
         """Return the variables that lead a program of a tool call to the proxy."""

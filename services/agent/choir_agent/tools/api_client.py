@@ -16,6 +16,8 @@ import httpx2
 import orjson
 
 from choir_agent.tools.tool import ToolFailed
+from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
+from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_common.redactor import redact_secrets
 from choir_common.wire.model import JsonObject
 
@@ -87,7 +89,9 @@ class ApiResponse:
 class ApiClient:
     """Calls services; one client for all tools of an agent."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_proxy: KeyProxy | None = None) -> None:
+        """Set the proxy that adds keys; None if there are no placeholders."""
+        self._key_proxy = key_proxy
         self._tls: ssl.SSLContext | None = None
 
     async def call(self, service: ApiService, call: ApiRequest, timeout_s: float) -> ApiResponse:
@@ -115,7 +119,8 @@ class ApiClient:
 
         Raises ToolFailed if there is no response or the connection breaks.
         """
-        if service.endpoint.startswith("https:") and self._tls is None:
+        proxied = self._proxied_transport(service)
+        if proxied is None and service.endpoint.startswith("https:") and self._tls is None:
             # Loading the certificates takes a moment.
             self._tls = await asyncio.to_thread(httpx2.create_ssl_context)
         limits = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
@@ -123,7 +128,9 @@ class ApiClient:
         try:
             async with (
                 asyncio.timeout(timeout_s),
-                httpx2.AsyncClient(verify=self._tls or False, timeout=limits) as client,
+                httpx2.AsyncClient(
+                    verify=self._tls or False, transport=proxied, timeout=limits
+                ) as client,
                 client.stream(
                     call.method,
                     service.endpoint.rstrip("/") + call.path,
@@ -144,6 +151,11 @@ class ApiClient:
             raise _lost(service, call, f"did not answer within {timeout_s:.0f} s") from error
         except httpx2.TransportError as error:
             raise _lost(service, call, f"closed the connection ({error})") from error
+
+    def _proxied_transport(self, service: ApiService) -> httpx2.AsyncBaseTransport | None:
+        if self._key_proxy is None or not is_placeholder(service.secret):
+            return None
+        return KeyProxyTransport(self._key_proxy)
 
     async def _once(self, service: ApiService, call: ApiRequest, deadline: float) -> ApiResponse:
         async with self.stream(service, call, max(1.0, deadline - time.monotonic())) as response:

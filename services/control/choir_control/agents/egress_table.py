@@ -4,22 +4,29 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from choir_common.wire.config import Config
-from choir_common.wire.egress import AgentEgress
+from choir_common.wire.egress import AgentEgress, ProxiedKey
 from choir_common.wire.policy import PolicyRule
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 GIT_PORTS = (443, 22)
 
 
-def agent_egress(config: Config, agent_id: str, key: str, own_urls: tuple[str, ...]) -> AgentEgress:
+def agent_egress(
+    config: Config,
+    agent_id: str,
+    key: str,
+    own_urls: tuple[str, ...],
+    proxied_keys: tuple[ProxiedKey, ...] = (),
+) -> AgentEgress:
     """Return what one agent may reach; `own_urls` are further servers of the agent itself."""
     urls = [*_endpoints(config), *own_urls]
-    own = [address for url in urls if (address := _address(url))]
+    own = [address for url in urls if (address := network_address(url))]
     return AgentEgress(
         agent_id=agent_id,
         key=key,
         own_hosts=tuple(sorted({*own, *_mail_servers(config)})),
         tool_hosts=tuple(sorted(set(_git_hosts(config)))),
+        proxied_keys=proxied_keys,
         rules=tuple(rule for rule in config.policy if _is_about_hosts(rule, agent_id)),
     )
 
@@ -54,7 +61,7 @@ def _git_hosts(config: Config) -> Iterator[str]:
             yield from (f"{name}:{number}" for number in ([port] if port else GIT_PORTS))
 
 
-def _address(url: str) -> str:
+def network_address(url: str) -> str:
     """Return `host:port` of a URL; empty if it has none."""
     parts = urlsplit(url)
     port = parts.port or DEFAULT_PORTS.get(parts.scheme)

@@ -116,7 +116,10 @@ class ReadinessChecks:
 
     async def _check_egress(self) -> str:
         if not self._egress.is_enabled:
-            return "off: agents connect to the network without a proxy (CHOIR_EGRESS_ENDPOINT)"
+            return (
+                "off: agents connect to the network without a proxy, and hold their keys themselves "
+                "(CHOIR_EGRESS_ENDPOINT)"
+            )
         return f"!{self._egress.failure_reason}" if self._egress.failure_reason else ""
 
     async def _check_gateway(self) -> str:

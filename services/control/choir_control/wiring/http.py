@@ -103,6 +103,7 @@ def _make_agent_api(services: ControlServices) -> AgentApi:
         handshake=handshake,
         configuration=services.configuration,
         secrets=services.secret_store,
+        egress=services.egress,
         config_versions=services.config_changes.versions,
         appender=services.log.appender,
         approvals=services.approvals.proposals.intake,

@@ -105,6 +105,7 @@ class ControlServices:
             configuration=self.configuration,
             listener=self.listener,
             otlp_endpoint=self.settings.otlp_endpoint or "",
+            secrets=self.secret_store,
         )
 
     def _make_money(self) -> MoneyServices:

@@ -14,6 +14,7 @@ from choir_common.errors import Conflict, NotFound, Unavailable
 from choir_common.identity_dir import ImageVersion
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.agents.egress_registry import EgressRegistry
+from choir_control.agents.proxied_keys import TOOL_RESOURCES, read_tool_resources
 from choir_control.agents.runtimes.port import (
     AgentRuntime,
     ControlAddress,
@@ -114,6 +115,13 @@ class LaunchImageResolver:
         return LaunchImage(Path(image.place), version=image.version)
 
 
+async def _tool_resources(image: LaunchImage) -> frozenset[str]:
+    """Return the resources whose secrets external tools receive; those of a Docker image are not known."""
+    if image.docker_image:
+        return TOOL_RESOURCES
+    return await asyncio.to_thread(read_tool_resources, image.choir_dir)
+
+
 class ControlListener(Protocol):
     """TCP listener of control, as seen by the launch of agents."""
 
@@ -173,7 +181,9 @@ class AgentLauncher:
                 socket_dir=self._settings.agent_socket_dir(session.agent_id),
                 docker_image=outfit.docker_image,
                 image_version=outfit.version.image_version if outfit.version else "",
-                egress_key=await self._egress.admit(session.agent_id),
+                egress_key=await self._egress.admit(
+                    session.agent_id, await _tool_resources(outfit)
+                ),
                 http=self._listener.agent_endpoint(),
             )
         )

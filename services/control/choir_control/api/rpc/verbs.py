@@ -20,6 +20,7 @@ from choir_common.wire.rpc import (
     StatusRequest,
     TerminateRequest,
 )
+from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.host_tools.execute import HostToolExecutor
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
 from choir_control.agents.sessions.handshake import HandshakeService
@@ -57,6 +58,7 @@ class AgentApi:
     handshake: HandshakeService
     configuration: ConfigService
     secrets: SecretStore
+    egress: EgressRegistry
     config_versions: ConfigVersionTracker
     appender: EventAppender
     approvals: ApprovalIntake
@@ -80,9 +82,15 @@ class AgentApi:
         }
 
     async def get_secrets(self, lease: Lease, request: SecretsRequest) -> SecretsResponse:
-        """Return the secrets that the session's own resources need, and no others."""
+        """Return the secrets that the session's own resources need, and no others.
+
+        Keys that the egress proxy adds are returned as placeholders.
+        """
         allowed = self.configuration.current.secret_names(lease.agent_id, lease.bindings)
-        return SecretsResponse(secrets=self.secrets.get_allowed(request.resources, allowed))
+        values = self.secrets.get_allowed(request.resources, allowed)
+        return SecretsResponse(
+            secrets=await self.egress.replace_keys(lease.agent_id, lease.bindings, values)
+        )
 
     async def greet(self, lease: Lease, request: HelloRequest) -> HelloResponse:
         """Return what a starting agent needs to know."""
