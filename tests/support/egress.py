@@ -64,15 +64,18 @@ class EgressProcess:
 
 @contextlib.asynccontextmanager
 async def running_egress(
-    home: Path, *agents: AgentEgress, trusted: Path | None = None
+    home: Path, *agents: AgentEgress, trusted: Path | None = None, health_port: int | None = None
 ) -> AsyncIterator[EgressProcess]:
     """Start the service in a state directory, with these agents; it trusts the certificate `trusted`."""
+    env = {"SSL_CERT_FILE": str(trusted)} if trusted else {}
+    if health_port:
+        env["CHOIR_EGRESS_HTTP"] = f"127.0.0.1:{health_port}"
     service = ServiceProcess(
         "choir_egress",
         home,
         "nats://127.0.0.1:1",
-        home / "socks" / "egress.sock",
-        env={"SSL_CERT_FILE": str(trusted)} if trusted else {},
+        home / "socks" / "agents" / "egress" / "control.sock",
+        env=env,
     )
     await service.start()
     process = EgressProcess(service)

@@ -46,7 +46,7 @@ class Home:
     @property
     def egress_socket(self) -> Path:
         """Return the egress service's socket for control."""
-        return self.sockets / "egress.sock"
+        return self.sockets / "agents" / "egress" / "control.sock"
 
     @property
     def control_socket(self) -> Path:

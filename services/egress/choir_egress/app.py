@@ -1,7 +1,6 @@
 """Composition root of the egress service."""
 
 import asyncio
-import socket
 
 import structlog
 
@@ -12,7 +11,7 @@ from choir_common.http.listen import bind_tcp_address, bind_unix, serve, stop_on
 from choir_common.metrics import Metrics
 from choir_common.redactor import Redactor
 from choir_egress.agent_table import AgentTable
-from choir_egress.endpoints import make_http_app
+from choir_egress.endpoints import make_control_app, make_health_app
 from choir_egress.settings import EgressSecrets, EgressSettings
 from choir_egress.traffic import TrafficLog
 
@@ -36,15 +35,16 @@ async def run_egress(settings: EgressSettings, _secrets: EgressSecrets, redactor
         redactor=redactor,
         clock=SystemClock(),
     )
-    sockets = [_bind(settings)]
+    control = [bind_unix(settings.control_socket)]
+    health = (
+        [bind_tcp_address(settings.egress_http, "CHOIR_EGRESS_HTTP")]
+        if settings.egress_http
+        else []
+    )
     log.info("egress ready")
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(serve(make_http_app(table, metrics), sockets, stop))
+        tasks.create_task(serve(make_control_app(table, metrics), control, stop))
+        if health:
+            tasks.create_task(serve(make_health_app(metrics), health, stop))
         await stop.wait()
         await table.close()
-
-
-def _bind(settings: EgressSettings) -> socket.socket:
-    if settings.egress_http is None:
-        return bind_unix(settings.control_socket)
-    return bind_tcp_address(settings.egress_http, "CHOIR_EGRESS_HTTP")

@@ -24,15 +24,20 @@ class EgressReadiness:
         return (ComponentStatus(name="egress", ok=True, detail=""),)
 
 
-def make_http_app(table: AgentTable, metrics: Metrics) -> FastAPI:
-    """Build the HTTP app."""
-    app = make_service_app(
+def make_health_app(metrics: Metrics, max_body_bytes: int = 0) -> FastAPI:
+    """Build the app with health checks and metrics only."""
+    return make_service_app(
         "Choir egress",
         VERSION,
         EgressReadiness(),
         metrics=metrics,
-        max_body_bytes=MAX_TABLE_BYTES,
+        max_body_bytes=max_body_bytes,
     )
+
+
+def make_control_app(table: AgentTable, metrics: Metrics) -> FastAPI:
+    """Build the app for control: it also takes the agents and their keys."""
+    app = make_health_app(metrics, MAX_TABLE_BYTES)
 
     @app.put("/v1/agents", tags=["egress"], openapi_extra=openapi_body(EgressTable))
     async def put_agents(request: Request) -> Empty:

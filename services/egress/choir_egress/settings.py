@@ -19,12 +19,12 @@ class EgressSettings(ServiceSettings):
     egress_idle_s: float = Field(default=600.0, ge=1)
     """Seconds without a byte after which a connection is closed."""
     egress_http: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
-    """host:port for control's requests instead of the socket `socks/egress.sock` (containers)."""
+    """host:port for health checks and metrics; control's requests come over its socket only."""
 
     @property
     def control_socket(self) -> Path:
-        """Return the Unix socket for control's requests unless `egress_http` is set."""
-        return self.home / "socks" / "egress.sock"
+        """Return the Unix socket for control's requests; no agent sees its directory."""
+        return self.home / "socks" / "agents" / "egress" / "control.sock"
 
     def proxy_socket(self, agent_id: str) -> Path:
         """Return the Unix socket of one agent's proxy, in the directory that this agent sees."""

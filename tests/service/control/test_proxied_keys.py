@@ -33,7 +33,7 @@ async def proxied(stopped: World, server: KeyedServer) -> AsyncIterator[World]:
     config["models"]["default"]["endpoint"] = f"{server.origin}/v1"
     path.write_text(json.dumps(config))
     async with running_egress(stopped.home, trusted=server.certificate):
-        endpoint = f"unix://{stopped.home}/socks/egress.sock"
+        endpoint = f"unix://{stopped.home}/socks/agents/egress/control.sock"
         stopped.settings = stopped.settings.model_copy(update={"egress_endpoint": endpoint})
         await stopped.start()
         yield stopped

@@ -10,9 +10,11 @@ import pytest
 import pytest_asyncio
 
 from choir_common.egress.credentials import ProxyIdentity, proxy_password
-from choir_common.wire.egress import AgentEgress
+from choir_common.http.client import make_client
+from choir_common.wire.egress import AgentEgress, EgressTable
 from choir_common.wire.policy import PolicyRule
 from tests.support.egress import KEY, EgressProcess, TrapServer, running_egress, running_trap
+from tests.support.ports import free_port
 from tests.support.service_process import short_home
 
 COMMAND = ProxyIdentity("choir.exec", "call_1")
@@ -138,3 +140,16 @@ async def test_an_agent_that_control_no_longer_names_has_no_access(place: Place)
     assert place.egress.proxy_socket().exists()
     await place.egress.put()
     assert not place.egress.proxy_socket().exists()
+
+
+async def test_the_health_port_takes_no_agents() -> None:
+    port = free_port()
+    async with (
+        short_home() as home,
+        running_egress(home, health_port=port),
+        make_client(f"http://127.0.0.1:{port}") as client,
+    ):
+        assert (await client.get("/livez")).status_code == 200
+        assert "choir" in (await client.get("/metrics")).text
+        refused = await client.put("/v1/agents", content=EgressTable(agents=()).model_dump_json())
+        assert refused.status_code in (404, 413)
