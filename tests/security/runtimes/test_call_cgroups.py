@@ -43,6 +43,9 @@ def base() -> Iterator[Path]:
         pytest.skip(f"LOUD: no cgroup can be made here: {error}")
     yield base
     (base / "cgroup.kill").write_text("1")
+    deadline = time.monotonic() + 30
+    while "populated 1" in (base / "cgroup.events").read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
     for directory in sorted((path for path in base.rglob("*") if path.is_dir()), reverse=True):
         directory.rmdir()
     base.rmdir()

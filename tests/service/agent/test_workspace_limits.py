@@ -80,8 +80,10 @@ async def test_a_program_that_deletes_from_a_full_workspace_runs_to_its_end(tmp_
     workspace = limited(root, files=100)
     script = (
         "import os, time\n"
-        "for n in range(600): os.remove(str(n)); open(f'../beside-{n}', 'w').close(); "
-        "time.sleep(0.002)"
+        "for n in range(600):\n"
+        "    os.remove(str(n))\n"
+        "    for beside in 'abc': open(f'../{beside}{n}', 'w').close()\n"
+        "    time.sleep(0.002)"
     )
     assert await run(workspace, script) == 0
     assert count(root) == 0
@@ -109,6 +111,19 @@ async def test_a_file_with_several_names_counts_once(tmp_path: Path) -> None:
     for number in range(1, 4):
         (tmp_path / str(number)).hardlink_to(tmp_path / "0")
     assert await limited(tmp_path, mb=1).quota.find_excess() == ""
+
+
+async def test_a_limit_that_is_raised_is_in_force_at_once(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * 2_000_000)
+    workspace, settings = Workspace(tmp_path), Settings(WorkspaceLimits(mb=1))
+    workspace.quota.follow(settings)
+    assert await workspace.quota.find_excess() != ""
+    settings.limits = WorkspaceLimits(mb=3)
+    assert await workspace.quota.find_excess() == ""
+    settings.limits = WorkspaceLimits(mb=1)
+    assert await workspace.quota.find_excess() != ""
+    settings.limits = WorkspaceLimits(mb=None, files=None)
+    assert await workspace.quota.find_excess() == ""
 
 
 async def test_without_a_limit_nothing_is_counted(tmp_path: Path) -> None:

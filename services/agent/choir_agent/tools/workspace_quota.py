@@ -20,7 +20,7 @@ log = structlog.get_logger("choir.agent.tools")
 FRESH_S = 10.0
 COUNT_WITHIN_S = 5.0
 REST_FACTOR = 50
-"""A count is not repeated before this multiple of its duration."""
+"""A count is not repeated before this multiple of its duration, unless the workspace is full."""
 MEGABYTE = 1_000_000
 
 
@@ -36,7 +36,7 @@ class WorkspaceQuota:
         self._additions = DiskUsage()
         """What tools have written since the last count."""
         self._fresh_until = 0.0
-        self._excess = ""
+        self._is_full = False
 
     def include(self, directory: Path) -> None:
         """Count another directory, too."""
@@ -56,9 +56,9 @@ class WorkspaceQuota:
 
     async def find_excess(self) -> str:
         """Return what the workspace has and may have if it is over a limit, or an empty string."""
-        if time.monotonic() < self._fresh_until and not self._additions.files:
-            return self._excess
-        return await asyncio.to_thread(self._find_excess, 0)
+        if self._is_count_due(self.limits, 0):
+            return await asyncio.to_thread(self._find_excess, 0)
+        return self._describe_excess(self.limits, 0)
 
     def check_write(self, new_bytes: int) -> None:
         """Count a file that a tool is about to write; raises ToolFailed if it is too much. Blocks."""
@@ -77,9 +77,14 @@ class WorkspaceQuota:
         with self._lock:
             if self._is_count_due(limits, new_bytes):
                 self._count(limits)
-            if not limits.are_exceeded(self._planned(new_bytes)):
-                return ""
-            return f"The workspace with its temporary files has {self._planned(0)}; its limit is {limits}."
+            return self._describe_excess(limits, new_bytes)
+
+    def _describe_excess(self, limits: DiskLimits, new_bytes: int) -> str:
+        if not limits.are_exceeded(self._planned(new_bytes)):
+            return ""
+        return (
+            f"The workspace with its temporary files has {self._planned(0)}; its limit is {limits}."
+        )
 
     def _planned(self, new_bytes: int) -> DiskUsage:
         return DiskUsage(
@@ -100,16 +105,11 @@ class WorkspaceQuota:
         # A count that is not complete in time is a lower bound.
         count.advance(start + COUNT_WITHIN_S)
         finish = time.monotonic()
-        was_full = bool(self._excess)
-        self._usage, self._additions, self._excess = count.usage, DiskUsage(), ""
-        is_full = limits.are_exceeded(count.usage)
-        if is_full:
-            self._excess = (
-                f"The workspace with its temporary files has {count.usage}; its limit is {limits}."
-            )
-        if is_full and not was_full:
+        duration_s = finish - start
+        was_full, self._is_full = self._is_full, limits.are_exceeded(count.usage)
+        self._usage, self._additions = count.usage, DiskUsage()
+        if self._is_full and not was_full:
             log.warning("workspace is over its limit", usage=str(count.usage), limit=str(limits))
         # After files were deleted, the next write should be possible soon.
-        self._fresh_until = finish + max(
-            0.0 if is_full else FRESH_S, REST_FACTOR * (finish - start)
-        )
+        rest_s = duration_s if self._is_full else max(FRESH_S, REST_FACTOR * duration_s)
+        self._fresh_until = finish + rest_s
