@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import choir_agent
-from choir_control.agents.runtimes.process import confine
+import choir_common
+from choir_common.confinement import landlock
+from choir_common.confinement.kernel import Kernel
+from choir_common.confinement.users import own_user
 
 PYTHON = "/usr/bin/python3"
 NOBODY = 65534
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/proc", "/etc/ld.so.cache")
+CONFINEMENT = Path("choir_common", "confinement")
 LAUNCHER = Path("choir_agent", "call_launcher", "script.py")
 
 AGENT = """
@@ -54,6 +58,7 @@ class Host:
     abi: int
     """Newest version of Landlock to be used; 0 for none."""
     root: bool
+    """Whether root starts the program, which with a view then gets a user of its own."""
     view: bool = True
     """Whether there are mount and PID namespaces."""
 
@@ -80,7 +85,7 @@ def _run_at(place: Path, host: Host, code: str, more: Sequence[str]) -> Any:
     package, workspace, view = place / "package", place / "workspace", place / "view"
     shutil.copytree(Path(choir_agent.__file__).parent / "call_launcher", package / LAUNCHER.parent)
     (package / "choir_agent" / "__init__.py").touch()
-    shutil.copy(confine.__file__, package / "confine.py")
+    copy_confinement(package)
     workspace.mkdir()
     view.mkdir()
     place.chmod(0o711)
@@ -89,9 +94,11 @@ def _run_at(place: Path, host: Host, code: str, more: Sequence[str]) -> Any:
             os.chown(directory, NOBODY, NOBODY)
     reads = [word for path in (*SYSTEM, package) for word in ("--read", str(path))]
     options = ["--view", str(view)] if host.view else []
+    if host.view and host.root:
+        options += ["--user", str(own_user(place, "agent main")), "--owned", str(workspace)]
     program = AGENT.format(package=str(package), python=PYTHON) + code
     words = [
-        *(PYTHON, "-I", "-S", str(package / "confine.py"), *options, *reads),
+        *(PYTHON, "-I", "-S", str(package / CONFINEMENT / "script.py"), *options, *reads),
         *("--write", str(workspace), "--device", "/dev/null", "--chdir", str(workspace)),
         *("--launcher", str(package / LAUNCHER), "--newest-abi", str(host.abi)),
         *more,
@@ -119,9 +126,21 @@ def _run_at(place: Path, host: Host, code: str, more: Sequence[str]) -> Any:
     return json.loads(done.stdout)
 
 
+def copy_confinement(package: Path) -> None:
+    """Copy the code of the confinement to where every user can execute it."""
+    common = Path(choir_common.__file__).parent
+    shutil.copytree(common / "confinement", package / CONFINEMENT)
+    (package / "choir_common" / "__init__.py").touch()
+
+
+def newest_landlock() -> int:
+    """Return the version of Landlock that this kernel has, or 0."""
+    return landlock.supported_abi(Kernel(), sys.maxsize)
+
+
 def unsupported(host: Host) -> str:
     """Return why a host cannot be emulated here, or an empty string."""
-    newest = confine.landlock_abi(confine.SystemCalls())
+    newest = newest_landlock()
     if sys.platform != "linux" or newest < host.abi:
         return f"LOUD: this kernel has Landlock {newest}, not {host.abi}"
     if not Path(PYTHON).exists():

@@ -1,14 +1,12 @@
 """git's credentials work within an agent's walls: the private directory, its sockets, the helper's link."""
 
-import sys
-
 import pytest
 
-from choir_control.agents.runtimes.process import confine
 from tests.security.runtimes.confined import confining
+from tests.security.runtimes.confined_calls import newest_landlock
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or confine.landlock_abi(confine.SystemCalls()) == 0,
+    newest_landlock() == 0,
     reason="NO LANDLOCK IN THIS KERNEL: the confinement of agents is not tested here",
 )
 

@@ -6,17 +6,20 @@ Each test starts a real child the way control starts an agent and lets it try.
 import json
 import os
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from choir_control.agents.runtimes.process import confine
 from tests.security.runtimes.confined import TOKEN, confining
+from tests.security.runtimes.confined_calls import (
+    NOBODY,
+    Host,
+    newest_landlock,
+    run_confined,
+    unsupported,
+)
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or confine.landlock_abi(confine.SystemCalls()) == 0,
+    newest_landlock() == 0,
     reason="NO LANDLOCK IN THIS KERNEL: the confinement of agents is not tested here",
 )
 
@@ -194,7 +197,7 @@ report({
         pytest.skip("NO MOUNT NAMESPACES HERE: other sockets are guarded by their owners alone")
     assert report["operator"][0] == "refused"
     assert report["other"][0] == "refused"
-    if confine.landlock_abi(confine.SystemCalls()) >= 6:
+    if newest_landlock() >= 6:
         assert report["abstract"][0] == "refused"
 
 
@@ -226,41 +229,22 @@ async def test_a_module_in_the_workspace_is_not_imported_by_the_agent() -> None:
 
 def test_the_confinement_holds_for_an_ordinary_user_too() -> None:
     """As root the view needs no user namespace; as anybody else it does."""
-    if os.geteuid() != 0:
-        pytest.skip("this whole file runs as an ordinary user already")
-    python = "/usr/bin/python3"
-    if not Path(python).exists():
-        pytest.skip("NO /usr/bin/python3: a user other than root cannot run this Python here")
-    script = f"""
-import os, subprocess, sys, tempfile
-base = tempfile.mkdtemp()
-for name in ('view', 'ws', 'secret'):
-    os.mkdir(f'{{base}}/{{name}}')
-places = [place for place in ('/usr', '/lib', '/lib64', '/bin', '/proc') if os.path.exists(place)]
-reads = [word for place in places for word in ('--read', place)]
-done = subprocess.run(['{python}', '-I', '-S', '/dev/stdin',
-    '--parent', str(os.getpid()), '--view', f'{{base}}/view', *reads,
-    '--write', f'{{base}}/ws', '--device', '/dev/null', '--chdir', f'{{base}}/ws', '--',
-    '/bin/sh', '-c', f'id -u; touch ok && ls; ls {{base}}/secret 2>&1; grep CapEff /proc/self/status'],
-    stdin=open(0), capture_output=True, text=True)
-print(done.stdout, done.stderr)
+    host = Host(newest_landlock(), root=False)
+    if reason := unsupported(host):
+        pytest.skip(reason)
+    code = """
+from pathlib import Path
+Path('ok').touch()
+status = Path('/proc/self/status').read_text().splitlines()
+print(json.dumps({'user': os.getuid(), 'files': os.listdir(), 'beside': sorted(os.listdir('..')),
+                  'capabilities': [line.split()[1] for line in status if line.startswith('CapEff')]}))
 """
-    with Path(confine.__file__).open() as source:
-        done = subprocess.run(
-            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "-c", script],
-            stdin=source,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            cwd="/",
-            env={"PATH": "/usr/bin:/bin"},
-        )
-    if "unshare" in done.stdout:
-        pytest.skip("NO USER NAMESPACES FOR ORDINARY USERS HERE: the private view is not tested")
-    lines = done.stdout.split("\n")
-    assert lines[:2] == ["65534", "ok"], done.stdout + done.stderr
-    assert "No such file" in lines[2] or "denied" in lines[2]
-    assert lines[3].split() == ["CapEff:", "0" * 16]
+    assert run_confined(host, code) == {
+        "user": NOBODY,
+        "files": ["ok"],
+        "beside": ["package", "workspace"],
+        "capabilities": ["0" * 16],
+    }
 
 
 async def test_two_agents_see_nothing_of_each_other() -> None:

@@ -13,13 +13,13 @@ import pytest
 
 from choir_common.egress.credentials import ProxyIdentity, proxy_password
 from choir_common.wire.egress import AgentEgress
-from choir_control.agents.runtimes.process import confine
 from tests.security.runtimes.confined import Place, confining
+from tests.security.runtimes.confined_calls import newest_landlock
 from tests.service.runtimes.containers import Yard, image_that_runs, yard_for
 from tests.support.egress import KEY, TrapServer, running_egress, running_trap
 
 needs_landlock = pytest.mark.skipif(
-    sys.platform != "linux" or confine.landlock_abi(confine.SystemCalls()) == 0,
+    newest_landlock() == 0,
     reason="NO LANDLOCK IN THIS KERNEL: the confinement of agents is not tested here",
 )
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.call_launcher import landlock, seccomp
-from choir_agent.call_launcher.kernel import Kernel
 from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.streams import OutputCapture
+from choir_common.confinement import landlock, seccomp
+from choir_common.confinement.kernel import Kernel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LOUD: needs Linux's process rules")
 

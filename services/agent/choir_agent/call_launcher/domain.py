@@ -4,8 +4,8 @@ import errno
 import os
 import sys
 
-from choir_agent.call_launcher import landlock, seccomp
-from choir_agent.call_launcher.kernel import (
+from choir_common.confinement import landlock, seccomp
+from choir_common.confinement.kernel import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
     CLONE_NEWNS,
@@ -16,7 +16,8 @@ from choir_agent.call_launcher.kernel import (
     PR_SET_NO_NEW_PRIVS,
     Kernel,
 )
-from choir_agent.call_launcher.landlock import Rule
+from choir_common.confinement.landlock import Rule
+from choir_common.confinement.namespaces import map_user_to_itself
 
 CALL_NAMESPACES = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
 SIGNALS_SCOPED_SINCE = 6
@@ -65,11 +66,16 @@ class CallDomain:
 
 
 def prepare_domain(
-    kernel: Kernel, *, rules: tuple[Rule, ...], newest_abi: int, want_namespaces: bool
+    kernel: Kernel,
+    *,
+    rules: tuple[Rule, ...],
+    newest_abi: int,
+    want_namespaces: bool,
+    user: int = 0,
 ) -> CallDomain:
     """Prepare this process to start calls, and find out what the host supports.
 
-    Without `rules` a call may use all files that its user may use.
+    Without `rules` a call may use all files that its user may use. With `user`, root becomes this user.
     """
     missing: list[str] = []
     if sys.platform != "linux":
@@ -83,13 +89,13 @@ def prepare_domain(
         missing.append("PID namespaces (not available to this agent)")
     else:
         try:
-            _prepare_namespaces(kernel)
+            _prepare_namespaces(kernel, user)
             _try_namespaces(kernel)
             namespaces = CALL_NAMESPACES
         except OSError as error:
             missing.append(f"PID namespaces ({error})")
     if not namespaces:
-        kernel.drop_capabilities()
+        kernel.drop_capabilities(user if os.geteuid() == 0 else 0)
     if not namespaces and abi < SIGNALS_SCOPED_SINCE:
         missing.append("protection from signals (Landlock 6 or PID namespaces)")
     has_seccomp = seccomp.is_supported(kernel)
@@ -107,18 +113,20 @@ def prepare_domain(
     )
 
 
-def _prepare_namespaces(kernel: Kernel) -> None:
+def _prepare_namespaces(kernel: Kernel, user: int) -> None:
     """Give up root's rights on the host for rights in a user namespace; a plain user has one already."""
     if os.geteuid() != 0:
         return
-    gid = os.getegid()
-    # A private /proc that can be written, to map root to itself in the new user namespace.
+    # A private /proc that can be written, to map the user to itself in the new user namespace.
     kernel.call("unshare", CLONE_NEWNS)
     kernel.mount_proc(0)
+    if user:
+        kernel.drop_capabilities(user)
+        # A change of the user makes the files in /proc root's.
+        kernel.prctl(PR_SET_DUMPABLE, 1)
+    uid, gid = os.geteuid(), os.getegid()
     kernel.call("unshare", CLONE_NEWUSER)
-    for name, text in (("setgroups", "deny"), ("uid_map", "0 0 1"), ("gid_map", f"{gid} {gid} 1")):
-        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - pathlib is slow to import
-            file.write(text)
+    map_user_to_itself(uid, gid)
     kernel.call("unshare", CLONE_NEWNS)
 
 

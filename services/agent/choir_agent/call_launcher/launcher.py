@@ -4,6 +4,7 @@ Options, each with one value:
     --socket FD         the connection to the agent; its end is the launcher's
     --newest-abi N      use at most this version of Landlock, as on an older kernel
     --namespaces WORD   `yes`: make namespaces for each call
+    --user UID          root becomes this user and group
     --memory BYTES      private memory of all processes of a call; needs namespaces
     --processes N       number of processes of a call; needs namespaces
     --cgroup FD         the open directory of the agent's cgroup, in which each call gets one of its own
@@ -24,18 +25,18 @@ import signal
 import socket
 import sys
 
-from choir_agent.call_launcher import landlock
 from choir_agent.call_launcher.call_cgroup import create_call_cgroup
 from choir_agent.call_launcher.domain import CallDomain, prepare_domain
-from choir_agent.call_launcher.kernel import (
+from choir_agent.call_launcher.limits import CallLimits
+from choir_agent.call_launcher.messages import CallReply, receive_request
+from choir_agent.call_launcher.supervisor import Supervisor, kill_children, list_children
+from choir_common.confinement import landlock
+from choir_common.confinement.kernel import (
     CLONE_NEWNET,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
     Kernel,
 )
-from choir_agent.call_launcher.limits import CallLimits
-from choir_agent.call_launcher.messages import CallReply, receive_request
-from choir_agent.call_launcher.supervisor import Supervisor, kill_children, list_children
 
 RIGHTS = {
     "--read": landlock.READ,
@@ -131,7 +132,7 @@ def main(arguments: list[str]) -> None:
     """Serve calls with the given options."""
     rules: list[landlock.Rule] = []
     options = {"--newest-abi": str(UNLIMITED_ABI), "--namespaces": "no"}
-    options |= {"--memory": "0", "--processes": "0", "--cgroup": ""}
+    options |= {"--memory": "0", "--processes": "0", "--user": "0", "--cgroup": ""}
     for name, value in zip(arguments[::2], arguments[1::2], strict=True):
         if name in RIGHTS:
             rules.append((value, RIGHTS[name]))
@@ -145,6 +146,7 @@ def main(arguments: list[str]) -> None:
         rules=tuple(rules),
         newest_abi=int(options["--newest-abi"]),
         want_namespaces=options["--namespaces"] == "yes",
+        user=int(options["--user"]),
     )
     limits = CallLimits(memory=int(options["--memory"]), processes=int(options["--processes"]))
     cgroup = int(options["--cgroup"]) if options["--cgroup"] else None

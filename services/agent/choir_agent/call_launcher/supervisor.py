@@ -20,14 +20,14 @@ from choir_agent.call_launcher.call_cgroup import CallCgroup
 from choir_agent.call_launcher.disk_usage import DiskLimits
 from choir_agent.call_launcher.disk_watcher import DiskWatcher
 from choir_agent.call_launcher.domain import CallDomain
-from choir_agent.call_launcher.kernel import (
+from choir_agent.call_launcher.limits import CHECK_INTERVAL_S, CallLimits
+from choir_agent.call_launcher.messages import STANDARD_STREAMS, CallReply, CallRequest
+from choir_common.confinement.kernel import (
     MS_RDONLY,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
     Kernel,
 )
-from choir_agent.call_launcher.limits import CHECK_INTERVAL_S, CallLimits
-from choir_agent.call_launcher.messages import STANDARD_STREAMS, CallReply, CallRequest
 
 FIRST_OTHER_FILE = STANDARD_STREAMS
 # Each pass finds the children of the processes that the previous pass killed.

@@ -17,12 +17,14 @@ from pathlib import Path
 
 import structlog
 
+import choir_common
 from choir_agent import call_launcher
 from choir_agent.call_launcher.messages import LENGTH_BYTES, CallReply, CallRequest
 
 log = structlog.get_logger("choir.agent.tools")
 
 SCRIPT = Path(call_launcher.__file__).with_name("script.py")
+COMMON = Path(choir_common.__file__).parent.parent
 LAUNCHER_FILE = 3
 START_WITHIN_S = 30.0
 KILLED_WITHIN_S = 10.0
@@ -126,7 +128,8 @@ def _start_launcher() -> socket.socket:
     """Start a launcher, which ends with the connection, and return the connection."""
     ours, theirs = socket.socketpair()
     with closing(theirs):
-        argv = [sys.executable, "-I", "-S", str(SCRIPT), "--socket", str(LAUNCHER_FILE)]
+        argv = [sys.executable, "-I", "-S", str(SCRIPT), str(COMMON)]
+        argv += ["--socket", str(LAUNCHER_FILE)]
         os.posix_spawn(
             sys.executable,
             argv,

@@ -10,13 +10,13 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from choir_agent.call_launcher import seccomp
-from choir_agent.call_launcher.kernel import Kernel
 from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.external_tool import TIMEOUT_MARGIN_MS, ExternalTool
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.program_runner import ProgramRunner
+from choir_common.confinement import seccomp
+from choir_common.confinement.kernel import Kernel
 from choir_common.errors import StartupError
 from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, TOOL_OUTPUT
 from choir_common.json_schema import find_schema_fault

@@ -3,28 +3,25 @@
 Computed by `make_boundary`, which only checks which paths exist, and passed to `confine` as options.
 """
 
-import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from choir_common.confinement.paths import (
+    CERTIFICATES,
+    DEVICES,
+    exclude_home,
+    outermost_paths,
+    private_paths,
+    python_directories,
+    system_paths,
+)
+from choir_common.confinement.users import own_user
 from choir_control.agents.runtimes.port import LaunchSpec
 
-SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/proc")
-# Not all of /etc: when control runs as root, an agent could read /etc/shadow and host keys.
-CONFIGURATION = tuple(
-    """
-    alternatives ca-certificates crypto-policies fonts gai.conf gitconfig group host.conf hostname hosts
-    ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime machine-id magic mime.types
-    nsswitch.conf os-release passwd pki profile profile.d bash.bashrc inputrc protocols resolv.conf
-    rpc services shells ssh/ssh_config ssh/ssh_config.d ssl terminfo timezone
-    """.split()  # noqa: SIM905 - forty quoted names would hide the list
-)
 PACKAGES = ("choir_agent", "choir_common", "choir_files", "choir_models")
-DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
-INHERITED = ("LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
+INHERITED = ("LANG", "LC_ALL", "TZ", *CERTIFICATES)
 # sbin for ldconfig and similar tools; no bin directory of the user.
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -44,7 +41,7 @@ class ProcessLimits:
     core: int = 0
     """No core dumps, which would put secrets into the workspace."""
     processes: int = 2_048
-    """Threads of this user. The kernel counts them per user (per agent in a user namespace).
+    """Threads of this user. The kernel counts them per user (per agent with its own user or user namespace).
 
     The limit is therefore generous: it only stops a fork bomb. Root is exempt.
     """
@@ -68,14 +65,20 @@ class Boundary:
 
     read: tuple[Path, ...]
     write: tuple[Path, ...]
+    owned: tuple[Path, ...]
+    """Those of the paths whose files appear as the agent's own, if it has a user of its own."""
+    user: int
+    """User id of the agent if root runs control."""
     workspace: Path
     temporary: Path
     limits: ProcessLimits
     launcher: Path | None
     """Script that starts the programs of tool calls; None if the agent's package is not installed here."""
 
-    def options(self, parent: int, view: Path | None, *, offline: bool = False) -> list[str]:
-        """Return the options for `confine`'s command line; they contain no secrets.
+    def options(
+        self, parent: int, view: Path | None, *, own_user: bool = False, offline: bool = False
+    ) -> list[str]:
+        """Return the options for the confinement's command line; they contain no secrets.
 
         With `offline` the view has a network of its own, without connection to another.
         """
@@ -86,6 +89,9 @@ class Boundary:
         pairs += [("--limit", f"{name}={number}") for name, number in self.limits.options()]
         if view is not None:
             pairs += [("--view", str(view)), ("--network", "none" if offline else "host")]
+        if own_user:
+            pairs.append(("--user", str(self.user)))
+            pairs += [("--owned", str(path)) for path in self.owned]
         if self.launcher is not None:
             pairs.append(("--launcher", str(self.launcher)))
             pairs += [
@@ -117,15 +123,16 @@ def make_boundary(
     inherited: Mapping[str, str],
 ) -> Boundary:
     """Return the boundary of an agent; of the state directory `home` it contains only what `spec` names."""
-    fixed = [Path(path) for path in SYSTEM] + [Path("/etc", name) for name in CONFIGURATION]
-    certificates = [Path(inherited[name]) for name in INHERITED[-2:] if inherited.get(name)]
-    shared = outermost_paths(
-        [*fixed, *certificates, *resolver_directories(), *python_directories()]
-    )
+    code = python_directories(PACKAGES)
+    shared = outermost_paths([*system_paths(inherited), *code])
     safe = [part for path in shared for part in exclude_home(path, home.resolve())]
+    read = outermost_paths([*safe, spec.choir_dir, spec.socket_dir])
+    write = (spec.workspace, temporary)
     return Boundary(
-        read=outermost_paths([*safe, spec.choir_dir, spec.socket_dir]),
-        write=(spec.workspace, temporary),
+        read=read,
+        write=write,
+        owned=(*private_paths(code, read), spec.choir_dir, spec.socket_dir, *write),
+        user=own_user(home, f"agent {spec.agent_id}"),
         workspace=spec.workspace,
         temporary=temporary,
         limits=limits,
@@ -139,36 +146,3 @@ def find_launcher() -> Path | None:
     if agent is None or agent.origin is None:
         return None
     return Path(agent.origin).parent / "call_launcher" / "script.py"
-
-
-def python_directories() -> list[Path]:
-    """Return the directories of this Python, its packages and the agent's source code."""
-    # Not sys.path: it may contain the directory where control was started, such as the user's home.
-    specs = [find_spec(package) for package in PACKAGES]
-    sources = [Path(spec.origin).parent.parent for spec in specs if spec and spec.origin]
-    interpreter = Path(sys.executable).resolve().parent.parent
-    return [Path(sys.prefix), Path(sys.base_prefix), interpreter, *sources]
-
-
-def exclude_home(path: Path, home: Path) -> list[Path]:
-    """Return `path`, or its parts outside `home` if `home` lies inside `path`."""
-    if not home.is_relative_to(path.resolve()):
-        return [path]
-    if path.resolve() == home:
-        return []
-    return [part for child in sorted(path.iterdir()) for part in exclude_home(child, home)]
-
-
-def resolver_directories() -> list[Path]:
-    """Return the directory of resolv.conf's target if /etc only links to it."""
-    real = Path("/etc/resolv.conf").resolve()
-    return [] if real.is_relative_to("/etc") else [real.parent]
-
-
-def outermost_paths(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the existing paths and their link targets, without those inside another of them."""
-    every = {path for path in paths if path.exists()}
-    every |= {Path(os.path.realpath(path)) for path in every}
-    real = {path for path in every if not path.is_symlink()}
-    outermost = {path for path in every if not any(parent in real for parent in path.parents)}
-    return tuple(sorted(outermost))

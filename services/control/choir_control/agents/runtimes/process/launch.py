@@ -14,11 +14,11 @@ from pathlib import Path
 import orjson
 import structlog
 
+from choir_common.confinement import script_path, users
 from choir_common.logs.pump import PipeReader
 from choir_common.wire.rpc import AgentStartParameters
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.port import LaunchSpec
-from choir_control.agents.runtimes.process import confine
 from choir_control.agents.runtimes.process.boundary import Boundary, ProcessLimits, make_boundary
 from choir_control.agents.runtimes.process.cgroups import (
     AgentCgroups,
@@ -31,10 +31,13 @@ log = structlog.get_logger()
 
 # -I: no file of the workspace, which is the working directory, can be imported as a module.
 AGENT = (sys.executable, "-I", "-m", "choir_agent")
-CONFINE = (sys.executable, "-I", "-S", confine.__file__)
+CONFINE = (sys.executable, "-I", "-S", script_path())
 PASSED_VARIABLES = ("CHOIR_LOG_LEVEL", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROBE_WITHIN_S = 15.0
-SIGNALS_SCOPED_SINCE = 6  # version of Landlock, in Linux 6.12
+NO_VIEW = (
+    "agents can connect to Unix sockets of this user's other programs (docker, ssh-agent), and to any address "
+    "without the egress proxy"
+)
 MAX_BOOT_LINE_BYTES = 60_000  # bytes; a pipe takes 64 KiB before a writer blocks
 
 
@@ -62,6 +65,7 @@ class ProcessLauncher:
         self._command = tuple(command)
         self._logs = logs
         self._view: Path | None = None
+        self._own_user = False
         self._probed = False
         self._cgroups = cgroups
         self.missing: tuple[str, ...] = ()
@@ -97,7 +101,12 @@ class ProcessLauncher:
         try:
             process = await asyncio.create_subprocess_exec(
                 *CONFINE,
-                *boundary.options(os.getpid(), self._view, offline=bool(spec.egress_key)),
+                *boundary.options(
+                    os.getpid(),
+                    self._view,
+                    own_user=self._own_user,
+                    offline=bool(spec.egress_key),
+                ),
                 *cgroup,
                 "--",
                 *self._command,
@@ -160,20 +169,7 @@ class ProcessLauncher:
         if sys.platform != "linux":
             self.missing = (f"{sys.platform} confines agents by file permissions only",)
         else:
-            try:
-                self.missing = await self._test_confinement(boundary, self._view_base)
-                self._view = self._view_base
-            except OSError as error:
-                self.missing = (
-                    f"mount and network namespaces ({error}): agents can connect to Unix sockets of this "
-                    "user's other programs (docker, ssh-agent), and to any address without the egress proxy",
-                    *await self._test_confinement(boundary, None),
-                )
-        if confine.landlock_abi(confine.SystemCalls()) < SIGNALS_SCOPED_SINCE:
-            self.missing += (
-                "Landlock 6: an agent's own process, unlike its tool calls, can send signals to this "
-                "user's other processes",
-            )
+            self.missing = await self._find_confinement(boundary)
         if self.missing:
             log.warning(
                 "this host does not support all walls around agents; use the docker runtime where "
@@ -181,11 +177,27 @@ class ProcessLauncher:
                 missing=self.missing,
             )
 
+    async def _find_confinement(self, boundary: Boundary) -> tuple[str, ...]:
+        """Find out by tests whether agents get a view and a user; return what is missing."""
+        obstacle = users.find_obstacle()
+        self._own_user = not obstacle
+        # Agents of another user than root are that user, who cannot give them another.
+        is_root = os.geteuid() == 0
+        shared = (f"users of their own ({obstacle}): agents run as root",) if is_root else ()
+        try:
+            missing = await self._test_confinement(boundary, self._view_base)
+        except OSError as error:
+            no_view = f"mount and network namespaces ({error}): {NO_VIEW}"
+            self._own_user = False
+            return no_view, *await self._test_confinement(boundary, None)
+        self._view = self._view_base
+        return (*missing, *shared) if obstacle else missing
+
     async def _test_confinement(self, boundary: Boundary, view: Path | None) -> tuple[str, ...]:
         """Return what is missing on this host; raises OSError if the view cannot be made."""
         process = await asyncio.create_subprocess_exec(
             *CONFINE,
-            *boundary.options(os.getpid(), view, offline=True),
+            *boundary.options(os.getpid(), view, own_user=self._own_user, offline=True),
             "--",
             stdin=DEVNULL,
             stdout=PIPE,

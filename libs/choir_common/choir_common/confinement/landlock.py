@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Iterable
 
-from choir_agent.call_launcher.kernel import Kernel
+from choir_common.confinement.kernel import Kernel
 
 SYS_CREATE_RULESET, SYS_ADD_RULE, SYS_RESTRICT_SELF = 444, 445, 446
 RULE_PATH_BENEATH = 1

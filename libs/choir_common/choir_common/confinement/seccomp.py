@@ -1,4 +1,4 @@
-"""System calls that programs of tool calls must not make, as a seccomp filter.
+"""System calls that programs of tool calls and services must not make, as a seccomp filter.
 
 Denied is what Docker's default profile denies to a container without capabilities, and besides: personality,
 modify_ldt, all sockets but local and Internet ones, and every system call that is newer than this list.
@@ -10,7 +10,7 @@ import struct
 import sys
 from collections.abc import Sequence
 
-from choir_agent.call_launcher.kernel import PR_SET_SECCOMP, SECCOMP_MODE_FILTER, Kernel
+from choir_common.confinement.kernel import PR_SET_SECCOMP, SECCOMP_MODE_FILTER, SYS_CLONE3, Kernel
 
 # BPF: load a 32-bit word of seccomp_data, compare, return.
 LOAD, JUMP_EQUAL, JUMP_ABOVE, JUMP_AT_LEAST, JUMP_ANY_BIT, RETURN = (
@@ -26,7 +26,6 @@ NEWEST_CALL = 469
 """file_setattr of Linux 6.17, the newest system call that this list takes into account."""
 NEW_NAMESPACES = 0x7E020000
 AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10
-SYS_CLONE3 = 435
 
 # acct add_key bpf clock_adjtime clock_settime delete_module finit_module init_module kcmp kexec_file_load
 # kexec_load keyctl lookup_dcookie mount nfsservctl open_by_handle_at perf_event_open personality pivot_root
@@ -55,6 +54,8 @@ DENIED_EVERYWHERE = (
 """Numbers that all processors share."""
 TRACING = {"x86_64": (101, 310, 311), "aarch64": (117, 270, 271)}
 """ptrace, process_vm_readv, process_vm_writev: debuggers of the call's own processes need them."""
+SANDBOXES = {"x86_64": {272, 161}, "aarch64": {97, 51}}
+"""unshare, chroot."""
 SOCKET = {"x86_64": 41, "aarch64": 198}
 CLONE = {"x86_64": 56, "aarch64": 220}
 
@@ -74,12 +75,15 @@ def is_supported(kernel: Kernel) -> bool:
     return False
 
 
-def build_filter(machine: str, *, offline: bool, tracing: bool) -> bytes:
+def build_filter(machine: str, *, offline: bool, tracing: bool, sandboxes: bool = False) -> bytes:
     """Return the filter for a processor; raises KeyError for an unknown one.
 
-    With `offline` no socket can be made. Without `tracing` no process can be traced.
+    With `offline` no socket can be made. Without `tracing` no process can be traced. With `sandboxes` the
+    program can make namespaces and change its root, which Chromium does to lock up its own processes.
     """
-    denied = (*DENIED[machine], *DENIED_EVERYWHERE, *(() if tracing else TRACING[machine]))
+    denied = {*DENIED[machine], *DENIED_EVERYWHERE, *(() if tracing else TRACING[machine])}
+    if sandboxes:
+        denied -= SANDBOXES[machine]
     families = () if offline else (AF_UNIX, AF_INET, AF_INET6)
     steps: list[Step | str] = [
         (LOAD, AT_ARCHITECTURE, ""),
@@ -92,9 +96,9 @@ def build_filter(machine: str, *, offline: bool, tracing: bool) -> bytes:
         (JUMP_ABOVE, NEWEST_CALL, "unknown"),
         # Its flags are in memory, which a filter cannot read; programs then use clone.
         (JUMP_EQUAL, SYS_CLONE3, "unknown"),
-        *((JUMP_EQUAL, number, "refuse") for number in denied),
+        *((JUMP_EQUAL, number, "refuse") for number in sorted(denied)),
         (JUMP_EQUAL, SOCKET[machine], "socket"),
-        (JUMP_EQUAL, CLONE[machine], "clone"),
+        (JUMP_EQUAL, CLONE[machine], "allow" if sandboxes else "clone"),
         (RETURN, ALLOW, ""),
         "socket",
         (LOAD, AT_FIRST_ARGUMENT, ""),

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import struct
 import sys
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
@@ -15,6 +16,11 @@ LAST_CAPABILITY = 63
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER = 0x00020000, 0x08000000, 0x10000000
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+SYS_OPEN_TREE, SYS_MOVE_MOUNT, SYS_MOUNT_SETATTR = 428, 429, 442
+OPEN_TREE_CLONE, MOVE_MOUNT_F_EMPTY_PATH = 1, 4
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_IDMAP = 1, 0x100000
+MOUNT_ATTRIBUTES_BYTES = 32
+AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}
 SYS_CLONE3 = 435
 """The number that all processors share."""
@@ -66,18 +72,57 @@ class Kernel:
         arguments = b"".join(field.to_bytes(8, sys.byteorder) for field in fields)
         return self.syscall(SYS_CLONE3, arguments, ctypes.c_size_t(len(arguments)))
 
-    def mount_proc(self, flags: int) -> None:
-        """Mount the file tree of this process's PID namespace at /proc."""
-        flags |= MS_NOSUID | MS_NODEV | MS_NOEXEC
-        self.call("mount", b"proc", b"/proc", b"proc", ctypes.c_ulong(flags), None)
+    def mount(self, source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+        """Mount `source` at `target`."""
+        texts = [os.fsencode(text) or None for text in (source, target, kind)]
+        self.call("mount", *texts, ctypes.c_ulong(flags), os.fsencode(data) or None)
 
-    def drop_capabilities(self) -> None:
-        """Drop every capability permanently, including those that root would regain at exec."""
+    def mount_proc(self, flags: int, target: str = "/proc") -> None:
+        """Mount the file tree of this process's PID namespace."""
+        self.mount("proc", target, "proc", flags | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+    def make_read_only(self, target: str, *, deep: bool) -> None:
+        """Make the mount at `target` read-only, and with `deep` those below it."""
+        attributes = struct.pack("QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
+        flags = AT_RECURSIVE if deep else 0
+        where = os.fsencode(target)
+        self.syscall(SYS_MOUNT_SETATTR, AT_FDCWD, where, flags, attributes, MOUNT_ATTRIBUTES_BYTES)
+
+    def clone_mount(self, source: str, user_namespace: int) -> int:
+        """Return a copy of the mounts at `source`, with owners translated by a user namespace's maps.
+
+        Raises OSError if the file system or the kernel (before Linux 5.12) does not support it.
+        """
+        flags = OPEN_TREE_CLONE | AT_RECURSIVE | os.O_CLOEXEC
+        tree = self.syscall(SYS_OPEN_TREE, AT_FDCWD, os.fsencode(source), flags)
+        attributes = struct.pack("QQQQ", MOUNT_ATTR_IDMAP, 0, 0, user_namespace)
+        flags = AT_EMPTY_PATH | AT_RECURSIVE
+        try:
+            self.syscall(SYS_MOUNT_SETATTR, tree, b"", flags, attributes, MOUNT_ATTRIBUTES_BYTES)
+        except OSError:
+            os.close(tree)
+            raise
+        return tree
+
+    def attach_mount(self, tree: int, target: str) -> None:
+        """Attach what `clone_mount` returned at `target`."""
+        where = os.fsencode(target)
+        self.syscall(SYS_MOVE_MOUNT, tree, b"", AT_FDCWD, where, MOVE_MOUNT_F_EMPTY_PATH)
+
+    def drop_capabilities(self, user: int = 0) -> None:
+        """Drop every capability permanently, including those that root would regain at exec.
+
+        With `user`, become this user and group, too.
+        """
         for capability in range(LAST_CAPABILITY + 1):
             try:
                 self.prctl(PR_CAPBSET_DROP, capability)
             except OSError:
                 break  # past the kernel's last capability, or none is held that could be regained
+        if user:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
         self.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
         header = CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
         self.call("capset", header, bytes(24))
