@@ -1,7 +1,7 @@
 """Resident memory of each process of a running stack, in MB.
 
-Postgres' processes share their buffers, so they are counted by proportional share (PSS); the others by RSS,
-as `ps` shows it.
+Postgres and the browser service have several processes, which share memory, so they are counted by
+proportional share (PSS); the others by RSS, as `ps` shows it.
 """
 
 import psutil
@@ -21,7 +21,7 @@ async def measure_memory(stack: EmbeddedStack) -> dict[str, float]:
     weights["supervisor"] = _rss(record["supervisor_pid"])
     for name in record["children"]:
         pid = stack.pid(name)
-        weights[name] = _tree_pss(pid) if name == "postgres" else _rss(pid)
+        weights[name] = _tree_pss(pid) if name in ("postgres", "browser") else _rss(pid)
     # before the agent is added
     services = sum(weight for name, weight in weights.items() if name != "rehearsal")
     agent = await stack.agent_pid()

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from choir_common.http.client import make_client
+from tests.support.service_process import socket_of
 from tests.support.stack import EmbeddedStack, console_user, running_stack
 
 SERVICES = ("choird", "memory", "gateway", "browser", "egress")
@@ -57,7 +58,7 @@ def hanging(stack: EmbeddedStack, name: str) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def asking(stack: EmbeddedStack, service: str) -> AsyncIterator[httpx2.AsyncClient]:
-    async with make_client(f"unix://{stack.home}/socks/{service}.sock") as client:
+    async with make_client(f"unix://{socket_of(stack.home, service)}") as client:
         yield client
 
 

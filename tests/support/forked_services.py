@@ -17,9 +17,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from choir_common.confinement import command_line, script_path
 from choir_local import child_start
 
 SERVICES = (
@@ -29,6 +30,7 @@ SERVICES = (
 LATE_IMPORTS = ("anyio._backends._asyncio", "httpcore2", "truststore", "uvicorn.lifespan.off")
 """What services import only when they start; it takes a tenth of a second of processor time."""
 INTERPRETER = [sys.executable, "-P", "-m"]
+CONFINE = [sys.executable, "-I", "-S", script_path()]
 CHILD_START = [sys.executable, "-I", "-S", child_start.__file__]
 FIRST_FREE = 3
 """The lowest descriptor that is no standard stream."""
@@ -47,6 +49,8 @@ class ServiceStart:
     parent: int | None = None
     death_signal: int = 0
     identity: str = ""
+    confinement: tuple[str, ...] = ()
+    """Options of the confinement, if the service is confined."""
 
 
 def fork_services() -> None:
@@ -65,13 +69,18 @@ def parse_service_start(words: Sequence[str]) -> ServiceStart | None:
     if line[: len(CHILD_START)] == CHILD_START:
         line = line[len(CHILD_START) :]
         wrapper, line = line[:3], line[3:]
+    confinement: list[str] = []
+    if line[: len(CONFINE)] == CONFINE and "--" in line:
+        end = line.index("--")
+        confinement, line = line[len(CONFINE) : end], line[end + 1 :]
     module, arguments = "".join(line[3:4]), line[4:]
     if line[:3] != INTERPRETER or module not in SERVICES:
         return None
+    start = ServiceStart(module, tuple(arguments), confinement=tuple(confinement))
     if not wrapper:
-        return ServiceStart(module, tuple(arguments))
+        return start
     parent, death_signal, identity = wrapper
-    return ServiceStart(module, tuple(arguments), int(parent), int(death_signal), identity)
+    return replace(start, parent=int(parent), death_signal=int(death_signal), identity=identity)
 
 
 def _fork_or_execute(
@@ -139,6 +148,12 @@ def _run(start: ServiceStart) -> NoReturn:
     try:
         if start.parent is not None:
             child_start.start(start.parent, start.death_signal, start.identity, [])
+        if start.confinement:
+            # What would execute a new interpreter runs the module here instead.
+            unconfined = replace(start, parent=None, confinement=())
+            os.execv = lambda *_: _run(unconfined)  # type: ignore[assignment,return-value]
+            sys.modules[f"{start.module}.__main__"] = sys.modules["__main__"]
+            command_line.main([*start.confinement, "--", sys.executable])
         runpy.run_module(start.module, run_name="__main__", alter_sys=True)
         code: object = 0
     except SystemExit as ended:

@@ -34,6 +34,12 @@ async def short_home() -> AsyncIterator[Path]:
         shutil.rmtree(root, ignore_errors=True)
 
 
+def socket_of(home: Path, service: str) -> Path:
+    """Return the socket of a service; that of the confined one has a directory of its own."""
+    directory = home / "socks" / "browser" if service == "browser" else home / "socks"
+    return directory / f"{service}.sock"
+
+
 @contextlib.asynccontextmanager
 async def running_bus_server() -> AsyncIterator[EmbeddedNats]:
     """Start an empty nats-server; it keeps its port after a restart."""
@@ -129,7 +135,7 @@ async def service_process(
 ) -> AsyncIterator[ServiceProcess]:
     """Create a service process with its own state directory, not started yet; kill it after the block."""
     async with short_home() as home:
-        place = home / "socks" / f"{module.removeprefix('choir_')}.sock"
+        place = socket_of(home, module.removeprefix("choir_"))
         process = ServiceProcess(module, home, nats_url, place, env or {})
         try:
             yield process

@@ -53,6 +53,14 @@ class Home:
         """Return control's socket."""
         return self.sockets / "choird.sock"
 
+    def service_sockets(self, name: str) -> Path:
+        """Return the directory of the socket of a confined service."""
+        return self.sockets / name
+
+    def service_state(self, name: str) -> Path:
+        """Return the directory of a confined service's temporary files."""
+        return self.run / name
+
     @property
     def config_file(self) -> Path:
         """Return the configuration file, which control owns."""

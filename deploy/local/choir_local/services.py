@@ -4,6 +4,7 @@ Used by `Stack`, run by `Supervisor`. A service gets its settings as `CHOIR_*` v
 secrets it needs, as one JSON object on its standard input.
 """
 
+import asyncio
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ from choir_common.stack_secrets import (
 from choir_common.wire.config import TranscriptionConfig
 from choir_common.wire.model import JsonObject
 from choir_local.config_values import embedding_settings, gateway_secrets, memory_settings
+from choir_local.confinement import SERVICE_NEEDS, confine
 from choir_local.home import Home
 from choir_local.launch import Command, clean_environment
 from choir_local.liveness import LivenessProbe
@@ -205,7 +207,10 @@ class ServiceProgram(HttpProgram):
         """Return the command to start, with the newest secrets."""
         env = clean_environment(**{**_shared_settings(self._setup), **self.settings()})
         stdin = orjson.dumps(self.secrets())
-        return Command((*PYTHON, self.module), env, stdin, death_signal=signal.SIGTERM)
+        command = Command((*PYTHON, self.module), env, stdin, death_signal=signal.SIGTERM)
+        if self.name in SERVICE_NEEDS:
+            return await asyncio.to_thread(confine, self.name, command, self._setup.home)
+        return command
 
 
 class BusProgram(ServiceProgram):
@@ -246,6 +251,11 @@ class BrowserProgram(BusProgram):
     name = "browser"
     module = "choir_browser"
     depends_on = ("nats",)
+
+    @property
+    def endpoint(self) -> str:
+        """Return the address of its socket, which has a directory of its own."""
+        return f"{UNIX}{self._setup.home.service_sockets(self.name) / 'browser.sock'}"
 
 
 class EgressProgram(ServiceProgram):

@@ -86,11 +86,15 @@ async def run_browser(
             "chromium runs without its own sandbox",
             advice="Run Choir as a user other than root; in a container, the container is the sandbox.",
         )
+    if settings.missing_walls:
+        log.warning("the browser service lacks walls around it", missing=settings.missing_walls)
     dialer = Dialer(parse_allowlist(settings.browser_allow, "CHOIR_BROWSER_ALLOW"))
     sockets = [_bind(settings)]
     bus = Bus(settings.nats_url, secrets.nats_key, "browser")
     async with open_contexts(settings, dialer, SystemClock()) as (contexts, engine_manager):
-        chromium = ChromiumState(engine_manager, settings.chromium, settings.sandbox)
+        chromium = ChromiumState(
+            engine_manager, settings.chromium, settings.sandbox, settings.missing_walls
+        )
         app = make_http_app(bus, contexts.blobs, chromium)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(serve(app, sockets, stop))

@@ -15,7 +15,13 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import Unavailable
 from choir_common.http.service_app import make_service_app
-from choir_common.wire.browser import NO_SANDBOX, BrowseRequest, BrowseResponse, CloseContext
+from choir_common.wire.browser import (
+    NO_SANDBOX,
+    NOT_CONFINED,
+    BrowseRequest,
+    BrowseResponse,
+    CloseContext,
+)
 from choir_common.wire.messages import Empty
 from choir_common.wire.operator import ComponentStatus
 
@@ -29,10 +35,13 @@ class ChromiumState:
     engine_manager: EngineManager
     executable: Path | None
     sandbox: bool
+    missing_walls: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """Return whether it runs, or the reason why it cannot, and whether its sandbox is off."""
+        """Return whether it runs, or the reason why it cannot, and which protections are missing."""
         warning = "" if self.sandbox else f"; {NO_SANDBOX}"
+        if self.missing_walls:
+            warning += f"; {NOT_CONFINED}: {', '.join(self.missing_walls)}"
         if self.engine_manager.running is not None:
             return f"running{warning}"
         try:

@@ -38,14 +38,17 @@ class BrowserSettings(BusServiceSettings):
     browser_page_work_s: float = Field(default=60.0, ge=1)
     """Excess processor seconds after which a page is killed; much earlier its priority is lowered."""
     browser_socket: Path | None = None
-    """Unix socket of the HTTP routes; the default is `socks/browser.sock` below the home."""
+    """Unix socket of the HTTP routes; the default is `socks/browser/browser.sock` in the home."""
     browser_http: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
     """host:port for the HTTP routes instead of the socket (containers)."""
+
+    missing_walls: tuple[str, ...] = ()
+    """What this host lacks to confine the service; set by the program that confines it."""
 
     @property
     def health_socket(self) -> Path:
         """Return the Unix socket on which HTTP is served unless `browser_http` is set."""
-        return self.browser_socket or self.home / "socks" / "browser.sock"
+        return self.browser_socket or self.home / "socks" / "browser" / "browser.sock"
 
     @property
     def sandbox(self) -> bool:

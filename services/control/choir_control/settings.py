@@ -78,7 +78,7 @@ class ControlSettings(BusServiceSettings):
     @property
     def browser_address(self) -> str:
         """Return the browser service's address."""
-        return self.browser_endpoint or f"unix://{self.home}/socks/browser.sock"
+        return self.browser_endpoint or f"unix://{self.home}/socks/browser/browser.sock"
 
     @property
     def egress_address(self) -> str:

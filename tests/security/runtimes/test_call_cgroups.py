@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from choir_agent.call_launcher.call_cgroup import CallCgroup, create_call_cgroup
-from choir_common.confinement.kernel import Kernel
 from choir_agent.call_launcher.limits import CallLimits
+from choir_common.confinement.kernel import Kernel
 from choir_control.agents.runtimes.process.cgroups import (
     AgentCgroups,
     AgentLimits,

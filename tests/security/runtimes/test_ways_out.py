@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 import socket
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any

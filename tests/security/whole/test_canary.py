@@ -30,6 +30,7 @@ from choir_common.stack_secrets import bus_key
 from choir_local.database.connection import open_database, run_program
 from choir_local.settings import LocalSettings
 from tests.support.process_memory import read_memory
+from tests.support.service_process import socket_of
 from tests.support.stack import (
     EmbeddedStack,
     console_user,
@@ -210,7 +211,7 @@ async def everything(stack: EmbeddedStack) -> list[tuple[str, bytes]]:
         await run_program(reached, "pg_dump", *options, inspect_progress=lambda: None)
     found.append(("the database", dump.read_bytes()))
     for name in ("choird", "memory", "browser", "egress", "gateway"):
-        async with make_client(f"unix://{stack.home}/socks/{name}.sock") as client:
+        async with make_client(f"unix://{socket_of(stack.home, name)}") as client:
             found.append((f"{name} /metrics", (await client.get("/metrics")).content))
             found.append((f"{name} /readyz", (await client.get("/readyz")).content))
     for session in [*await sessions_of(stack), *await sessions_of(stack, "other")]:

@@ -1,4 +1,4 @@
-"""The browser worker as a process, asked over a real bus, with a real Chromium.
+"""The browser worker as a process behind its walls, asked over a real bus, with a real Chromium.
 
 Tests that only read pages share one worker; those that stop or configure it have one of their own.
 """
@@ -20,11 +20,8 @@ from tests.security.browser.web import Answer, Site, html, open_site, redirect
 from tests.service.browser.acting import named_below
 from tests.support.bus import BUS_KEY
 from tests.support.chromium import needs_chromium
-from tests.support.service_process import (
-    ServiceProcess,
-    running_bus_server,
-    service_process,
-)
+from tests.support.confined_browser import confined_browser
+from tests.support.service_process import ServiceProcess, running_bus_server
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 
@@ -32,7 +29,7 @@ pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 @contextlib.asynccontextmanager
 async def running_worker(nats: EmbeddedNats, site: Site) -> AsyncIterator[ServiceProcess]:
     """Start a worker that may visit the site."""
-    async with service_process("choir_browser", nats.url) as process:
+    async with confined_browser(nats.url) as process:
         process.env |= {"CHOIR_BROWSER_ALLOW": f"127.0.0.1:{site.port}"}
         await process.start()
         yield process
@@ -272,7 +269,7 @@ async def test_an_idle_chromium_ends_and_the_agent_keeps_its_cookies(
     site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=me", "Content-Type: text/html"))
     site.paths["/"] = html("<p id=p></p><script>p.textContent='cookie:'+document.cookie</script>")
     async with (
-        service_process("choir_browser", nats.url) as worker,
+        confined_browser(nats.url) as worker,
         Bus(nats.url, BUS_KEY, "test") as bus,
     ):
         worker.env |= {
@@ -292,7 +289,7 @@ async def test_without_chromium_the_worker_is_up_and_says_what_is_missing(
     nats: EmbeddedNats, site: Site
 ) -> None:
     async with (
-        service_process("choir_browser", nats.url) as worker,
+        confined_browser(nats.url) as worker,
         Bus(nats.url, BUS_KEY, "test") as bus,
     ):
         worker.env |= {

@@ -1,6 +1,7 @@
 """What `doctor` finds out about a model, by one request to a provider that answers over HTTP."""
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,12 +13,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from choir_common.wire.browser import NO_SANDBOX
+from choir_common.wire.browser import NO_SANDBOX, NOT_CONFINED
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.config_api import ConfigView
 from choir_common.wire.operator import ComponentStatus, SystemStatus
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
+from choir_local.stack_state import lock_home
 from choir_testing.providers.anthropic import AnthropicProvider
 from choir_testing.providers.gemini import Gemini
 from choir_testing.providers.local_servers import fake_vllm, run_local_server
@@ -25,7 +27,13 @@ from choir_testing.providers.ollama import FakeOllama
 from choir_testing.providers.openai_responses import OpenAiResponses
 from choir_testing.providers.provider import FakeProvider
 from choir_testing.providers.server import run_provider
-from choirctl.start.health_checks import Finding, Installation, RunningChoir, run_checks
+from choirctl.start.health_checks import (
+    SHARED_USER,
+    Finding,
+    Installation,
+    RunningChoir,
+    run_checks,
+)
 from choirctl.start.model_check import check_model
 from choirctl.start.state_directory import initial_config
 
@@ -274,3 +282,28 @@ async def test_an_egress_proxy_that_is_off_is_a_warning(provider: Provider, tmp_
         found = (await findings(tmp_path, running_with(provider.model(), egress)))["confinement"]
         assert found.outcome == outcome
         assert detail in found.detail
+
+
+@pytest.mark.parametrize(
+    ("detail", "outcome"), [("idle", "ok"), (f"idle; {NOT_CONFINED}: Landlock", "warn")]
+)
+async def test_a_browser_service_that_is_not_confined_is_a_warning(
+    provider: Provider, tmp_path: Path, detail: str, outcome: str
+) -> None:
+    browser = ComponentStatus(name="browser", ok=True, detail=detail)
+    found = (await findings(tmp_path, running_with(provider.model(), browser)))["confinement"]
+    assert (found.outcome, "Landlock" in found.detail) == (outcome, outcome == "warn")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="LOUD: only root can change the owner of a home")
+async def test_a_home_of_a_plain_user_is_said_to_share_its_user_with_agents(
+    provider: Provider, tmp_path: Path
+) -> None:
+    running = running_with(provider.model())
+    home = Home(tmp_path)
+    home.make()
+    with lock_home(home):
+        assert SHARED_USER not in (await findings(tmp_path, running))["confinement"].detail
+        os.chown(tmp_path, 1000, 1000)
+        found = (await findings(tmp_path, running))["confinement"]
+    assert found.outcome == "ok" and SHARED_USER in found.detail

@@ -11,7 +11,10 @@ Ref = Annotated[int, Field(ge=1, le=1_000_000)]
 """The number of a link, button or field in the page's text."""
 TabNumber = Annotated[int, Field(ge=1, le=1_000_000)]
 
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+"""Names of the program where distributions and Google install it, the first one preferred."""
 NO_SANDBOX = "without Chromium's own sandbox"
+NOT_CONFINED = "not confined as it should be, because this host lacks"
 """Part of the browser service's status; `choirctl doctor` looks for it."""
 
 

@@ -21,7 +21,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from choir_common.errors import ChoirError, StartupError
-from choir_common.wire.browser import NO_SANDBOX
+from choir_common.wire.browser import CHROMIUM_NAMES, NO_SANDBOX, NOT_CONFINED
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.config_api import ConfigView
 from choir_common.wire.operator import HOST_LACKS, SystemStatus
@@ -52,7 +52,7 @@ DISK_REQUIRED_BYTES = (
 )
 DISK_RECOMMENDED_BYTES = 2_000_000_000
 DOCKER_S = 5.0
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+SHARED_USER = "agents run as Choir's user, because only root can give them users of their own"
 
 
 class Finding(BaseModel):
@@ -143,17 +143,24 @@ async def _landlock(_: Installation) -> CheckResult:
 
 
 async def _confinement(installation: Installation) -> CheckResult:
-    """Check what the running Choir found out about this host when it started its first agent."""
+    """Check what the running Choir found out about this host when it started programs."""
     if installation.running is None:
         return "ok", "known while Choir runs"
-    parts = installation.running.status.parts
-    details = {part.name: part.detail for part in parts if part.detail}
+    details = {part.name: part.detail for part in installation.running.status.parts}
     runtime = details.get("runtime", "")
+    warnings = []
     if runtime.startswith(HOST_LACKS):
-        return "warn", f"{runtime}. Use the docker runtime where agents are not trusted."
-    if "egress" in details:
-        return "warn", f"egress proxy {details['egress']}."
-    return "ok", "; ".join(filter(None, ("agents and their tool calls have all walls", runtime)))
+        warnings.append(f"{runtime}. Use the docker runtime where agents are not trusted.")
+    _, lacks, walls = details.get("browser", "").partition(NOT_CONFINED)
+    if lacks:
+        warnings.append(f"the browser service is {lacks}{walls}.")
+    if details.get("egress"):
+        warnings.append(f"egress proxy {details['egress']}.")
+    if warnings:
+        return "warn", " ".join(warnings)
+    walls = "agents, their tool calls and the browser service have all walls"
+    is_root = installation.in_containers or installation.home.root.stat().st_uid == 0
+    return "ok", "; ".join(filter(None, (walls, runtime, "" if is_root else SHARED_USER)))
 
 
 async def _socket_path(installation: Installation) -> CheckResult:
@@ -222,7 +229,9 @@ async def _chromium(_: Installation) -> CheckResult:
     if env_path is not None and not os.access(env_path, os.X_OK):
         return "fail", f"CHOIR_CHROMIUM is {env_path}, which is not an executable program."
     path = (
-        env_path or next(filter(None, map(shutil.which, CHROMIUMS)), None) or _playwright_chromium()
+        env_path
+        or next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
+        or _playwright_chromium()
     )
     if path is None:
         return "warn", (

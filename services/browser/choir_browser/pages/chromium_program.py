@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from choir_common.errors import Unavailable
-
-_ON_PATH = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+from choir_common.wire.browser import CHROMIUM_NAMES
 
 # Chromium uses only the last of several lists, which is ours, so it repeats Playwright's.
 PLAYWRIGHT_DISABLED_FEATURES: Sequence[str] = (
@@ -70,7 +69,7 @@ def find_chromium(executable: Path | None, playwright_path: Path | None) -> Path
         raise Unavailable(f"CHOIR_CHROMIUM names {executable}, which is not an executable program.")
     if playwright_path is not None and playwright_path.is_file():
         return playwright_path
-    for name in _ON_PATH:
+    for name in CHROMIUM_NAMES:
         path = shutil.which(name)
         if path is not None:
             return Path(path)

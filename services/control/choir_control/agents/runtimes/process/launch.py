@@ -35,8 +35,8 @@ CONFINE = (sys.executable, "-I", "-S", script_path())
 PASSED_VARIABLES = ("CHOIR_LOG_LEVEL", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROBE_WITHIN_S = 15.0
 NO_VIEW = (
-    "agents can connect to Unix sockets of this user's other programs (docker, ssh-agent), and to any address "
-    "without the egress proxy"
+    "agents can connect to Unix sockets of this user's other programs (docker, ssh-agent), and to any "
+    "address without the egress proxy"
 )
 MAX_BOOT_LINE_BYTES = 60_000  # bytes; a pipe takes 64 KiB before a writer blocks
 
