@@ -53,6 +53,7 @@ READ = {
     "agents.*.reminders.tags": f"{AGENT}/lanes/reminder_lookup.py",
     "agents.*.retention.log": f"{CONTROL}/log/retention/job.py",
     "policy": f"{CONTROL}/configuration/current.py",
+    "known_hosts": f"{CONTROL}/configuration/servers.py",
     **{
         f"policy[].{name}": f"{COMMON}/policy.py"
         for name in (

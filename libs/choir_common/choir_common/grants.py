@@ -12,6 +12,7 @@ from datetime import datetime
 
 from choir_common.approvals import escape_line, request_digest
 from choir_common.errors import InvalidRequest
+from choir_common.hosts import is_known_host
 from choir_common.policy import BUILT_IN, find_destinations
 from choir_common.wire.grants import (
     EVERY_SCOPE,
@@ -82,6 +83,21 @@ def covers(
     return use == "any" and grant.digest == subject.digest
 
 
+def covers_hosts(
+    grant: GrantView, agent_id: str, hosts: Iterable[str], *, place: CallScope | None, now: datetime
+) -> set[str]:
+    """Return which of the hosts a grant that nobody has revoked lets an agent reach, with every tool.
+
+    Without a `place`, the job and the session are not compared.
+    """
+    is_over = grant.expires_at is not None and grant.expires_at <= now
+    if grant.agent_id != agent_id or is_over:
+        return set()
+    if place is not None and not _is_in_scope(grant, place):
+        return set()
+    return {host for host in hosts if is_known_host(host, grant.hosts)}
+
+
 def _is_in_scope(grant: GrantView, place: CallScope) -> bool:
     match grant.scope:
         case "once":
@@ -135,6 +151,8 @@ def parse_scope(text: str) -> GrantScope:
 def describe_grant(grant: GrantView) -> str:
     """Return on one line what a grant covers, and until when."""
     what = f"calls to {', '.join(grant.destinations)}" if grant.destinations else "equal calls"
+    if grant.hosts:
+        what = f"{what}, and any tool to {', '.join(grant.hosts)}"
     match grant.scope:
         case "always":
             end = f"until {grant.expires_at:%Y-%m-%d}" if grant.expires_at else "always"

@@ -61,6 +61,7 @@ EXAMPLES = {
     "workspace list": "choirctl workspace list",
     "workspace reset": "choirctl workspace reset main --yes",
     "policy grants": "choirctl policy grants",
+    "policy hosts": "choirctl policy hosts main",
     "policy revoke": "choirctl policy revoke grant_1a2b",
     "approval list": "choirctl approval list --all",
     "approval show": "choirctl approval show appr_1a2b",

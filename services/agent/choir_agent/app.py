@@ -260,7 +260,8 @@ class Agent:
             snapshots=SnapshotWriter(self._memory),
             failure_hints=FailureHints(self._control),
             money=self._money,
-            links=self._memory,
+            hosts=self._memory,
+            connections=self._toolset.connections,
         )
 
     def _build_status_reporter(self) -> StatusReporter:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
+from choir_agent.egress.call_connections import ConnectionAccounts
 from choir_agent.egress.route import EgressAddress
 from choir_agent.log.session_log import SessionLog
 from choir_agent.settings import DEFAULT_TMP_DIR, AgentProcessSettings
@@ -57,7 +58,7 @@ from choir_common.egress.key_placeholders import KeyProxy
 
 @dataclass(frozen=True, slots=True)
 class Toolset:
-    """The tools of an agent, and the skills that use them."""
+    """The tools of an agent, the skills that use them, and the accounts of their connections."""
 
     registry: ToolRegistry
     skills: SkillRegistry
@@ -66,6 +67,7 @@ class Toolset:
     """Client of all services that tools and voice messages use."""
     key_proxy: KeyProxy | None
     """The proxy that replaces placeholders of keys; None if the agent has none."""
+    connections: ConnectionAccounts
 
 
 def build_toolset(
@@ -116,7 +118,8 @@ def build_toolset(
     skills = load_skills(choir_dir, [*_names(tools), *skill_tools])
     tools += [SkillStartTool(skills, session_log), SkillTransitionTool(skills, session_log)]
     known_tools += _names(tools)
-    return Toolset(ToolRegistry(tools), skills, files, web, key_proxy)
+    connections = ConnectionAccounts(egress)
+    return Toolset(ToolRegistry(tools), skills, files, web, key_proxy, connections)
 
 
 def _workspace_and_service_tools(

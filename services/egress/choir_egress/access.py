@@ -2,33 +2,51 @@
 
 from datetime import datetime
 
-from choir_common.egress.addresses import Allowlist, parse_allowlist
+from choir_common.egress.addresses import Allowlist, can_be_public, parse_allowlist
 from choir_common.egress.credentials import ProxyIdentity
 from choir_common.errors import Forbidden
+from choir_common.hosts import is_known_host
 from choir_common.policy import Destinations, PolicyCall, decide
 from choir_common.wire.egress import AgentEgress
 
 CONFIGURED = "config.json"
 
 
-def check_host(agent: AgentEgress, user: ProxyIdentity, host: str, now: datetime) -> None:
-    """Raise Forbidden if a rule of the policy on hosts forbids the host to this tool.
+class NewHost(Forbidden):
+    """Nobody has named this host or agreed to it."""
 
-    `ask` forbids, too: a person cannot be asked while a connection waits.
+    code = "new_host"
+
+
+def check_host(
+    agent: AgentEgress, user: ProxyIdentity, host: str, *, exceptions: Allowlist, now: datetime
+) -> None:
+    """Raise Forbidden if a rule of the policy on hosts forbids the host to this tool, or NewHost.
+
+    `ask` forbids, too: a person cannot be asked while a connection waits. A new name is refused before it is
+    resolved, because a name server could receive data by it.
     """
     if not user.tool:
         return
+    name = host.lower().rstrip(".")
     call = PolicyCall(
         agent_id=agent.agent_id,
         tool=user.tool,
         lane="edge",
         role="user",
         arguments={},
-        destinations=Destinations(hosts=(host.lower().rstrip("."),)),
+        destinations=Destinations(hosts=(name,)),
     )
     decision = decide(agent.rules, call, now, needs_approval=False)
     if decision.action == "allow":
-        return
+        is_allowed = decision.source == "config" or not can_be_public(name)
+        configured = allowlist_of(agent, user, exceptions).entries
+        patterns = (*agent.known_hosts, *user.hosts, *(entry.host or "" for entry in configured))
+        if is_allowed or is_known_host(name, patterns):
+            return
+        raise NewHost(
+            f"{host} is new to this agent, so the connection was refused: a person must agree first."
+        )
     reason = f" ({decision.why})" if decision.why else ""
     raise Forbidden(
         f"The owner's policy does not let {user.tool} reach {host}{reason}. Only the owner can "

@@ -20,8 +20,10 @@ from choir_common.egress.http_head import (
     read_head,
 )
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest, RateLimited
-from choir_common.wire.egress import AgentEgress
-from choir_egress.access import allowlist_of, check_host
+from choir_common.wire.connections import ConnectionDecision
+from choir_common.wire.egress import CALLS_PATH, AgentEgress
+from choir_egress.access import NewHost, allowlist_of, check_host
+from choir_egress.call_accounts import CallAccounts
 from choir_egress.keyed_requests import KeyedRequests
 from choir_egress.proxied_keys import find_server, has_placeholder
 from choir_egress.traffic import ProxyConnection, TrafficLog
@@ -66,6 +68,7 @@ class AgentProxy:
         self._traffic = traffic
         self._clock = clock
         self._dialling = asyncio.Semaphore(CONCURRENT_DIALS)
+        self._calls = CallAccounts()
         self._open: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,6 +110,10 @@ class AgentProxy:
             await _respond(client[1], "407 Proxy Authentication Required", "", _CHALLENGE)
             return
         method, uri, _ = head.start
+        if uri.startswith(CALLS_PATH) and not user.tool:
+            body = self._calls.take(uri.removeprefix(CALLS_PATH)).model_dump_json()
+            await _respond(client[1], "200 OK", body, "Cache-Control: no-store")
+            return
         target = parse_target(method, uri)
         account = ProxyConnection(self.agent.agent_id, user, target.host, target.port)
         try:
@@ -114,9 +121,12 @@ class AgentProxy:
                 return
             upstream = await self._dial(account)
         except ChoirError as error:
-            self._traffic.record_refusal(account, error.message)
+            decision: ConnectionDecision = "new_host" if isinstance(error, NewHost) else "refused"
+            self._calls.add(account, decision)
+            self._traffic.record_refusal(account, decision, error.message)
             await _refuse(client[1], error)
             return
+        self._calls.add(account, "allowed")
         await self._forward(head, target.path, account=account, client=client, upstream=upstream)
 
     async def _forward_with_key(
@@ -131,7 +141,8 @@ class AgentProxy:
             if has_placeholder(head.fields):
                 raise Forbidden(f"{target.host}:{target.port} is not a server of this key.")
             return False
-        check_host(self.agent, account.user, target.host, self._clock.now())
+        self._check_host(account)
+        self._calls.add(account, "allowed")
         try:
             await self._keyed_requests.forward(
                 head, target, server=server, account=account, client=client
@@ -142,12 +153,21 @@ class AgentProxy:
         self._traffic.record_end(account)
         return True
 
+    def _check_host(self, account: ProxyConnection) -> None:
+        check_host(
+            self.agent,
+            account.user,
+            account.host,
+            exceptions=self._exceptions,
+            now=self._clock.now(),
+        )
+
     async def _dial(self, account: ProxyConnection) -> Streams:
         """Connect to a permitted address.
 
         Raises Forbidden, InvalidRequest or Unavailable.
         """
-        check_host(self.agent, account.user, account.host, self._clock.now())
+        self._check_host(account)
         allow = allowlist_of(self.agent, account.user, self._exceptions)
         async with self._dialling:
             return await Dialer(allow, self._resolver).dial(account.host, account.port)

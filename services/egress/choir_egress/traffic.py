@@ -6,6 +6,7 @@ import structlog
 
 from choir_common.egress.credentials import ProxyIdentity
 from choir_common.metrics import Metrics
+from choir_common.wire.connections import ConnectionDecision
 
 log = structlog.get_logger("choir.egress")
 
@@ -15,10 +16,14 @@ class ByteCounter:
     """Counts bytes in one direction; never ends a transfer."""
 
     count: int = 0
+    total: "ByteCounter | None" = None
+    """Sum over all connections of a call to the host."""
 
     def consume(self, count: int) -> bool:
         """Count bytes."""
         self.count += count
+        if self.total is not None:
+            self.total.count += count
         return True
 
 
@@ -50,10 +55,12 @@ class TrafficLog:
         self._bytes.labels("down").inc(account.down.count)
         self._write(account, "allowed", "")
 
-    def record_refusal(self, account: ProxyConnection, reason: str) -> None:
+    def record_refusal(
+        self, account: ProxyConnection, decision: ConnectionDecision, reason: str
+    ) -> None:
         """Record a connection that was refused or failed."""
-        self._connections.labels("refused").inc()
-        self._write(account, "refused", reason)
+        self._connections.labels(decision).inc()
+        self._write(account, decision, reason)
 
     def _write(self, account: ProxyConnection, decision: str, reason: str) -> None:
         # The model calls of an agent are logged by the agent itself.

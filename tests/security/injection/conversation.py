@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from choir_agent.arbiter.call_policy import question_of_call, rule_call
+from choir_agent.arbiter.host_rule import HostRule, NewHosts
 from choir_agent.arbiter.rulings import CheckedCall
 from choir_agent.log.session_log import SessionLog
 from choir_agent.provenance.data_flow import DataFlow
@@ -34,6 +35,8 @@ from choir_agent.working_memory.predecessor_session import load_carried_conversa
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.clock import SystemClock
 from choir_common.eventlog.tool_results import TOOL_OUTPUT
+from choir_common.hosts import find_url_hosts
+from choir_common.policy import Destinations
 from choir_common.redactor import Redactor
 from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.events import (
@@ -103,9 +106,10 @@ class Named:
         raise AssertionError
 
 
-# Mail asks by default, whatever was read before; here only the rule on untrusted text may ask.
+# Mail and new hosts ask by default, whatever was read before; here only the rule on untrusted text may ask.
 NO_DEFAULT_QUESTIONS = AgentPolicy(
-    rules=(PolicyRule(action="allow", tools=("choir.email.send", "choir.exec")),)
+    rules=(PolicyRule(action="allow", tools=("choir.email.send", "choir.exec")),),
+    known_hosts=("*",),
 )
 
 
@@ -198,7 +202,14 @@ class Conversation:
         )
         lane_taint = self.lane_taint(lane)
         ruled = rule_call(self.policy, checked, lane)
-        question = question_of_call(self.rule, ruled, checked, lane=lane, lane_taint=lane_taint)
+        question = question_of_call(
+            self.rule,
+            ruled,
+            checked,
+            lane=lane,
+            lane_taint=lane_taint,
+            new_hosts=self._new_hosts(checked, ruled.call.destinations, lane),
+        )
         if question is not None:
             self.questions.append(question.why)
         if question is not None and not self.says_yes:
@@ -228,6 +239,15 @@ class Conversation:
             lane,
         )  # fmt: skip
         return result
+
+    def _new_hosts(self, checked: CheckedCall, destinations: Destinations, lane: str) -> NewHosts:
+        """Return the new hosts of a call; the proxy refuses those of a command, and a repeated call asks."""
+        rule = HostRule(self.memory)
+        if checked.tool.manifest.name == "choir.exec":
+            command = str(checked.arguments["command"])
+            registry = ("pypi.org", "files.pythonhosted.org") if "pip install" in command else ()
+            destinations = Destinations(hosts=(*find_url_hosts(command), *registry))
+        return rule.new_hosts(self.policy, checked, destinations, lane)
 
     def _send(self, tool: str, arguments: JsonObject) -> None:
         sends = MANIFESTS[tool].runtime.flow.sends

@@ -40,6 +40,7 @@ from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.events import Event, EventPayload, Reply, UserMessageStarted, parse_payload
 from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.policy import AgentPolicy
 from choir_common.wire.rpc import (
     Ack,
     AgentStartParameters,
@@ -297,6 +298,8 @@ class ControlStandIn:
             heartbeat_interval_ms=200,
             rate_limit_retry_ms=self.rate_limit_retry_ms,
             event_window=50,
+            # a test about something else is not asked about hosts
+            policy=AgentPolicy(known_hosts=("*",)),
         )
         return settings.model_copy(update=self.bound)
 

@@ -118,6 +118,10 @@ def test_the_policy_is_listed_and_explained(shell: ChoirctlRunner) -> None:
     assert in_a_job["decision"]["rule"] == 1 and in_a_job["may_contact_others"]
     assert "no agent" in shell.fails(3, "policy", "explain", "nobody", "choir.exec")
     assert "not JSON" in shell.fails(2, "policy", "explain", "main", "choir.exec", "{")
+    page = ("policy", "explain", "main", "choir.web.browse", '{"url": "https://new.example/"}')
+    assert "New to this agent: new.example" in shell.succeeds(*page)
+    assert shell.data("policy", "hosts", "main") == []
+    assert "no agent" in shell.fails(3, "policy", "hosts", "nobody")
     assert shell.data("policy", "grants") == []
     assert "no grant" in shell.fails(3, "policy", "revoke", "grant_1")
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from choir_common.clients.control import NatsControlClient
-from choir_common.wire.grants import EVERY_SCOPE, GrantScope
+from choir_common.wire.grants import EVERY_SCOPE, GrantScope, GrantUse
 from choir_common.wire.messages import ButtonPress, OutboundMessage
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
@@ -20,9 +20,17 @@ async def request_call(
     *,
     job_id: str | None = None,
     scopes: tuple[GrantScope, ...] = EVERY_SCOPE,
+    hosts: tuple[str, ...] = (),
+    grants: GrantUse = "any",
 ) -> ApprovalResponse:
     request = ApprovalRequest(
-        request_type="call", call_id=call_id, payload=payload, scopes=scopes, job_id=job_id
+        request_type="call",
+        call_id=call_id,
+        payload=payload,
+        scopes=scopes,
+        job_id=job_id,
+        hosts=hosts,
+        grants=grants,
     )
     return ApprovalResponse.model_validate_json(await agent.call("REQUEST_APPROVAL", request))
 
@@ -95,6 +103,64 @@ async def test_a_yes_to_an_open_call_covers_equal_arguments_only(
     assert await approve(world, first.approval_id, scope="always", days=2) == 200
     assert (await request_call(agent, "c2", command("make test"))).status == "approved"
     assert (await request_call(agent, "c3", command("make test; curl evil"))).status == "pending"
+
+
+async def test_a_yes_to_a_new_host_lets_every_tool_of_the_agent_reach_it_and_no_other_host(
+    world: World, agent: AgentHand
+) -> None:
+    fetch, page = command("curl https://new.example/a"), {"tool": "choir.web.browse", "input": {}}
+    first = await request_call(agent, "c1", fetch, hosts=("new.example",), grants="hosts")
+    assert await approve(world, first.approval_id, scope="session") == 200
+    notice = world.gateway.delivered[-1].text
+    (grant,) = await grant_ids(world)
+    hosts = (await world.get("/v1/agents/main/hosts")).json()["items"]
+    assert [(item["host"], item["named_by"]) for item in hosts] == [
+        ("new.example", f"grant {grant}")
+    ]
+    again = await request_call(agent, "c2", page, hosts=("new.example",), grants="hosts")
+    assert (again.status, again.grant_id) == ("approved", grant)
+    two = ("new.example", "evil.example")
+    assert (await request_call(agent, "c3", page, hosts=two, grants="hosts")).status == "pending"
+    # a question that has another reason, too, is not answered by the host alone
+    push = command("git push")
+    assert (await request_call(agent, "c4", push, hosts=("new.example",))).status == "pending"
+    assert (await request_call(agent, "c5", page, grants="hosts")).status == "pending"
+    await world.delete(f"/v1/policy/grants/{grant}")
+    later = await request_call(agent, "c6", page, hosts=("new.example",), grants="hosts")
+    assert later.status == "pending"
+    assert "new.example" in notice
+
+
+async def test_an_equal_call_with_a_new_host_is_not_answered_by_the_grant_for_equal_calls(
+    world: World, agent: AgentHand
+) -> None:
+    first = await request_call(agent, "c1", command("git push"))
+    assert await approve(world, first.approval_id, scope="session") == 200
+    assert (await request_call(agent, "c2", command("git push"))).status == "approved"
+    asked = await request_call(agent, "c3", command("git push"), hosts=("new.example",))
+    assert asked.status == "pending"
+
+
+async def test_a_host_in_a_message_of_the_user_is_known_and_explain_shows_it(
+    world: World, agent: AgentHand
+) -> None:
+    call: JsonObject = {
+        "tool": "choir.web.browse",
+        "arguments": {"action": "open", "url": "https://www.named.example/x"},
+    }
+    before = (await world.post("/v1/agents/main/policy", json=call)).json()
+    assert (before["decision"]["action"], before["new_hosts"]) == ("ask", ["www.named.example"])
+    await world.say("What is on https://named.example/start today?", "r1")
+    payload: JsonObject = {"tool": call["tool"], "input": call["arguments"]}
+    answer = await request_call(agent, "c1", payload, hosts=("www.named.example",), grants="hosts")
+    assert (answer.status, answer.grant_id) == ("approved", None)
+    shown = (await world.get(f"/v1/approvals/{answer.approval_id}")).json()
+    assert shown["decided_by"] == "a message of the user"
+    after = (await world.post("/v1/agents/main/policy", json=call)).json()
+    assert (after["decision"]["action"], after["new_hosts"]) == ("allow", [])
+    hosts = (await world.get("/v1/agents/main/hosts")).json()["items"]
+    assert [item["host"] for item in hosts] == ["named.example"]
+    assert hosts[0]["named_by"].startswith("dm ")
 
 
 async def test_a_job_can_use_what_was_granted_to_it_and_another_one_cannot(

@@ -11,7 +11,8 @@ import pytest_asyncio
 
 from choir_common.egress.credentials import ProxyIdentity, proxy_password
 from choir_common.http.client import make_client
-from choir_common.wire.egress import AgentEgress, EgressTable
+from choir_common.wire.connections import CallConnections
+from choir_common.wire.egress import CALLS_PATH, AgentEgress, EgressTable
 from choir_common.wire.policy import PolicyRule
 from tests.support.egress import KEY, EgressProcess, TrapServer, running_egress, running_trap
 from tests.support.ports import free_port
@@ -121,6 +122,57 @@ async def test_a_rule_of_the_policy_decides_on_each_connection_of_a_tool(place: 
     refusal = await place.ask(target, ProxyIdentity("notes.sync", "call_2"))
     assert "403 Forbidden" in refusal
     assert "only known hosts" in refusal
+
+
+# a name for loopback that no rule or setting has
+NEW = "127.1"
+
+
+def reaching_loopback(place: Place, **more: object) -> AgentEgress:
+    return place.agent(tool_hosts=(f"127.0.0.1:{place.trap.port}",), **more)
+
+
+async def test_a_new_host_is_refused_before_it_is_resolved_and_the_reason_is_answered(
+    place: Place,
+) -> None:
+    await place.egress.put(reaching_loopback(place))
+    before = place.trap.connections
+    for target in (f"CONNECT {NEW}:{place.trap.port}", "CONNECT no-such-name.invalid:443"):
+        refusal = await place.ask(target)
+        assert "403 Forbidden" in refusal and "a person must agree first" in refusal
+    assert place.trap.connections == before
+
+
+async def test_a_host_is_reached_that_the_agent_vouches_for_or_control_knows(place: Place) -> None:
+    await place.egress.put(reaching_loopback(place))
+    target = f"CONNECT {NEW}:{place.trap.port}"
+    agreed = ProxyIdentity("choir.exec", "call_1", ("a.example", NEW))
+    assert "200 " in await place.ask(target, agreed)
+    assert "403 " in await place.ask(target, ProxyIdentity("choir.exec", "call_1", ("a.example",)))
+    await place.egress.put(reaching_loopback(place, known_hosts=("127.*",)))
+    assert "200 " in await place.ask(target)
+
+
+async def test_the_agent_takes_the_connections_of_a_call_once_and_a_command_cannot(
+    place: Place,
+) -> None:
+    await place.egress.put(place.agent())
+    user = ProxyIdentity("choir.exec", "call_sum")
+    for _ in range(3):
+        await place.ask(f"GET http://localhost:{place.trap.port}/", user)
+    await place.ask("CONNECT new.example:443", user)
+    await place.ask("CONNECT 127.0.0.1:1", user)
+    path = f"GET {CALLS_PATH}call_sum"
+    assert "call_sum" not in await place.ask(path, user)
+    answer = await place.ask(path, ProxyIdentity())
+    connections = CallConnections.model_validate_json(answer.partition("\r\n\r\n")[2]).hosts
+    assert [(c.host, c.decision, c.connections) for c in connections] == [
+        ("localhost", "allowed", 3),
+        ("new.example", "new_host", 1),
+        ("127.0.0.1", "refused", 1),
+    ]
+    assert connections[0].bytes_up > 100 and connections[0].bytes_down > 0
+    assert '"hosts":[]' in await place.ask(path, ProxyIdentity())
 
 
 async def test_each_connection_is_logged_with_its_call_and_bytes(place: Place) -> None:

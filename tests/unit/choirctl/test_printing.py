@@ -45,6 +45,23 @@ def test_an_event_is_one_line_whatever_it_holds() -> None:
     assert "answers" not in line
 
 
+def test_an_event_shows_every_host_that_a_call_contacted() -> None:
+    connections = [
+        {"host": "a.example", "port": 443, "decision": "allowed", "connections": 3, "bytes_up": 7},
+        {"host": "b.example", "port": 22, "decision": "new_host"},
+        {"odd": 1},
+    ]
+    event = Event(
+        session_id="s", rev=8, lane="edge", type="tool_result_committed",
+        payload={"tool": "choir.exec", "connections": connections},
+        at="2026-11-21T05:00:00.123456Z", hash_prev=GENESIS, hash="h",
+    )  # fmt: skip
+    line = Text.from_markup(event_line(event)).plain
+    assert "→a.example:443 allowed x3 7 B up, 0 B down;" in line
+    assert "→b.example:22 new_host 0 B up, 0 B down;" in line
+    assert "odd" not in line
+
+
 def test_an_agent_is_shown_with_its_jobs_and_what_its_budgets_leave() -> None:
     view = AgentView(
         agent_id="main",

@@ -16,7 +16,14 @@ def header(user: ProxyIdentity, key: str = KEY) -> str:
     return f"Basic {base64.b64encode(credentials).decode()}"
 
 
-@pytest.mark.parametrize("user", [ProxyIdentity(), ProxyIdentity("choir.exec", "call_1")])
+@pytest.mark.parametrize(
+    "user",
+    [
+        ProxyIdentity(),
+        ProxyIdentity("choir.exec", "call_1"),
+        ProxyIdentity("choir.exec", "call_1", ("a.example", "b.example")),
+    ],
+)
 def test_a_user_is_known_by_its_password(user: ProxyIdentity) -> None:
     assert authenticate(KEY, header(user)) == user
 
@@ -36,6 +43,13 @@ def test_a_user_is_known_by_its_password(user: ProxyIdentity) -> None:
 )
 def test_anything_else_is_nobody(wrong: str) -> None:
     assert authenticate(KEY, wrong) is None
+
+
+def test_a_call_cannot_add_hosts_to_its_name() -> None:
+    password = proxy_password(KEY, ProxyIdentity("choir.exec", "call_1", ("a.example",)))
+    for name in ("choir.exec~call_1~a.example,evil.example", "choir.exec~call_1"):
+        token = base64.b64encode(f"{name}:{password}".encode()).decode()
+        assert authenticate(KEY, f"Basic {token}") is None
 
 
 def test_a_call_id_needs_no_encoding_in_a_url() -> None:
@@ -66,3 +80,7 @@ def test_an_agent_gets_the_servers_of_the_configuration_and_the_rules_on_hosts()
     )
     assert egress.tool_hosts == ("git.lan:22", "git.lan:443", "other.lan:8443")
     assert [rule.hosts for rule in egress.rules] == [("evil.example",)]
+    hosts = {"pypi.org", "gpu", "[fd00::1]", "mx.lan", "git.lan", "other.lan"}
+    assert hosts < set(egress.known_hosts)
+    named = agent_egress(config, "main", KEY, (), allowed_hosts=("named.example",))
+    assert set(named.known_hosts) - set(egress.known_hosts) == {"named.example"}

@@ -45,6 +45,14 @@ def is_public_address(address: Address) -> bool:
     )
 
 
+def can_be_public(host: str) -> bool:
+    """Return whether a name or an address may be on the public internet; nothing is resolved."""
+    try:
+        return is_public_address(ipaddress.ip_address(host))
+    except ValueError:
+        return "." in host
+
+
 def is_own_address(address: Address) -> bool:
     """Return whether the address belongs to this machine, whose services must not be reached.
 

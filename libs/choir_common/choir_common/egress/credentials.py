@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 AGENT_USER = "agent"
 SEPARATOR = "~"
+HOST_SEPARATOR = ","
 MAX_CALL_ID = 80
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -23,14 +24,22 @@ class ProxyIdentity:
     tool: str = ""
     """Empty for the agent itself."""
     call_id: str = ""
+    hosts: tuple[str, ...] = ()
+    """Hosts that the agent lets this call reach although they are not among its known hosts."""
 
     @property
     def name(self) -> str:
         """Return the user name, which needs no encoding in a URL."""
         if not self.tool:
             return AGENT_USER
-        call_id = _UNSAFE.sub("-", self.call_id)[:MAX_CALL_ID]
-        return f"{self.tool}{SEPARATOR}{call_id}"
+        call_id = plain_call_id(self.call_id)
+        hosts = f"{SEPARATOR}{HOST_SEPARATOR.join(self.hosts)}" if self.hosts else ""
+        return f"{self.tool}{SEPARATOR}{call_id}{hosts}"
+
+
+def plain_call_id(call_id: str) -> str:
+    """Return a call id as it is part of a user name."""
+    return _UNSAFE.sub("-", call_id)[:MAX_CALL_ID]
 
 
 def proxy_password(key: str, user: ProxyIdentity) -> str:
@@ -58,8 +67,10 @@ def authenticate(key: str, header: str) -> ProxyIdentity | None:
         name, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
     except ValueError:
         return None
-    tool, _, call_id = name.partition(SEPARATOR)
-    user = ProxyIdentity() if name == AGENT_USER else ProxyIdentity(tool, call_id)
+    tool, _, call = name.partition(SEPARATOR)
+    call_id, _, listed = call.partition(SEPARATOR)
+    hosts = tuple(listed.split(HOST_SEPARATOR)) if listed else ()
+    user = ProxyIdentity() if name == AGENT_USER else ProxyIdentity(tool, call_id, hosts)
     # compare_digest takes the same time for any wrong password.
     is_right = hmac.compare_digest(proxy_password(key, user).encode(), password.encode())
     return user if is_right and user.name == name else None

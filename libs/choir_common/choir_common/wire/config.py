@@ -20,7 +20,7 @@ from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
 from choir_common.wire.model import AgentName, Name, WireModel
 from choir_common.wire.model_config import ModelConfig as ModelConfig
 from choir_common.wire.money import EmbeddingPrices
-from choir_common.wire.policy import AgentPolicy, PolicyRule
+from choir_common.wire.policy import DEFAULT_KNOWN_HOSTS, AgentPolicy, Pattern, PolicyRule
 from choir_common.wire.speech_config import TranscriptionBinding as TranscriptionBinding
 from choir_common.wire.speech_config import TranscriptionConfig as TranscriptionConfig
 from choir_common.wire.speech_config import TtsConfig as TtsConfig
@@ -368,6 +368,9 @@ class Config(WireModel):
     """Limits on files between users and agents."""
     policy: tuple[PolicyRule, ...] = ()
     """Rules on tool calls: allow, ask or deny. The first rule that applies decides."""
+    known_hosts: tuple[Pattern, ...] = DEFAULT_KNOWN_HOSTS
+    """Patterns of hosts that agents reach without a question. Others ask, unless the user has named them;
+    `*` turns the question off."""
     retention: RecordRetention = RecordRetention()
     """Retention of control's finished records; for logs and memory see `agents.NAME.retention`."""
     features: FeatureFlags = FeatureFlags()

@@ -5,9 +5,11 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from choir_common.wire.model import AgentName, WireModel
-from choir_common.wire.policy import PolicyRule
+from choir_common.wire.policy import Pattern, PolicyRule
 
 MAX_AGENTS = 10_000
+CALLS_PATH = "/v1/calls/"
+"""Path of an agent's proxy, followed by a call id: the connections of the call, for the agent itself."""
 HostAndPort = Annotated[str, StringConstraints(min_length=3, max_length=300)]
 
 ServerOrigin = Annotated[
@@ -40,6 +42,8 @@ class AgentEgress(WireModel):
     """Rules of the policy on hosts."""
     proxied_keys: tuple[ProxiedKey, ...] = Field(default=(), repr=False)
     """Keys that the agent does not get."""
+    known_hosts: tuple[Pattern, ...] = ()
+    """Patterns of hosts that its tools may reach; a tool call reaches others only if the agent says so."""
 
 
 class EgressTable(WireModel):

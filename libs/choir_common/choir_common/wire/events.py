@@ -13,6 +13,7 @@ from choir_common.wire.budget_events import BudgetExhausted as BudgetExhausted
 from choir_common.wire.budget_events import BudgetGranted as BudgetGranted
 from choir_common.wire.budget_events import SessionBudget as SessionBudget
 from choir_common.wire.budget_events import UsageRecorded as UsageRecorded
+from choir_common.wire.connections import HostConnections
 from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.money import ModelUsage
 
@@ -184,6 +185,8 @@ class ToolResultCommitted(WireModel):
     """Speech that the call synthesised."""
     provenance: ResultProvenance | None = None
     """The origins of what it brought into the lane; None in logs of older versions."""
+    connections: tuple[HostConnections, ...] = ()
+    """The hosts that the call contacted through the egress proxy, or tried to."""
 
 
 class MemoryWriteCommitted(WireModel):

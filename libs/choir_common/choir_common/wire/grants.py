@@ -1,13 +1,20 @@
 """Scopes of a person's yes to a tool call, and the grants that result. See docs/design/policy.md."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import StringConstraints
+
+from choir_common.hosts import HOST_PATTERN
 from choir_common.wire.model import AwareTime, WireModel
 
 GrantScope = Literal["once", "job", "session", "always"]
 """How long a yes holds: for one call, until the core job or session ends, or until its expiry."""
-GrantUse = Literal["any", "named"]
-"""Which earlier yes may answer a question; `named`: only one that is bound to named destinations."""
+GrantUse = Literal["any", "named", "hosts"]
+"""Which earlier yes may answer a question; `named`: only one that is bound to named destinations; `hosts`:
+any that covers the new hosts of the call."""
+Host = Annotated[str, StringConstraints(pattern=HOST_PATTERN)]
+MAX_NEW_HOSTS = 20
+"""Hosts that one question names."""
 EVERY_SCOPE: tuple[GrantScope, ...] = ("once", "job", "session", "always")
 DEFAULT_GRANT_DAYS = 30
 """Expiry of a yes with scope `always` for which the person names no other."""
@@ -29,6 +36,8 @@ class GrantView(WireModel):
     """The session whose call was approved."""
     job_id: str | None = None
     """The core job whose call was approved."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that were new to the agent: every tool may reach them."""
     approval_id: str
     granted_by: str
     granted_at: AwareTime

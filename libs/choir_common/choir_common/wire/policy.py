@@ -15,6 +15,18 @@ Pattern = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 """A text in which `*` stands for any characters, `?` for one and `[ab]` for one of several."""
 
 
+DEFAULT_KNOWN_HOSTS: tuple[Pattern, ...] = (
+    *("pypi.org", "files.pythonhosted.org", "conda.anaconda.org", "repo.anaconda.com"),
+    *("registry.npmjs.org", "registry.yarnpkg.com"),
+    *("crates.io", "index.crates.io", "static.crates.io", "static.rust-lang.org"),
+    *("proxy.golang.org", "sum.golang.org", "rubygems.org", "index.rubygems.org"),
+    *("repo.maven.apache.org", "repo1.maven.org", "repo.packagist.org", "api.nuget.org"),
+    *("deb.debian.org", "security.debian.org", "archive.ubuntu.com", "security.ubuntu.com"),
+    *("ports.ubuntu.com", "dl-cdn.alpinelinux.org"),
+)
+"""Package registries."""
+
+
 class PolicyRule(WireModel):
     """A rule on tool calls. The first rule that applies decides; a condition that is absent always holds."""
 
@@ -50,6 +62,19 @@ class AgentPolicy(WireModel):
     role: Role = "user"
     """Of the conversation in which the agent talks."""
     rules: tuple[PolicyRule, ...] = ()
+    known_hosts: tuple[Pattern, ...] = DEFAULT_KNOWN_HOSTS
+    """Patterns of hosts that need no question: `known_hosts`, and the servers in config.json."""
+
+
+class AllowedHost(WireModel):
+    """A host that an agent reaches without a question."""
+
+    agent_id: str
+    host: str
+    named_by: str
+    """The conversation whose user named it (`dm NAME`), or the grant."""
+    at: AwareTime
+    """When it was named or allowed last."""
 
 
 class PolicyDecision(WireModel):
@@ -93,5 +118,7 @@ class ExplainedCall(WireModel):
     """Whether the call can contact hosts that its arguments do not name."""
     rules: tuple[RuleCheck, ...] = ()
     """All rules up to the one that applies."""
+    new_hosts: tuple[str, ...] = ()
+    """Named hosts that nobody has named or agreed to yet."""
     grants: tuple[GrantView, ...] = ()
     """Grants that cover the call; those of a job or session cover it only there."""

@@ -12,7 +12,7 @@ from pydantic import Field
 from choir_common.wire.activity import MAX_DRAFT
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import Event
-from choir_common.wire.grants import GrantScope, GrantUse
+from choir_common.wire.grants import MAX_NEW_HOSTS, GrantScope, GrantUse, Host
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.model import AwareTime, JsonObject, WireModel
 
@@ -126,6 +126,8 @@ class ApprovalRequest(WireModel):
     scopes: tuple[GrantScope, ...] = ("once",)
     """The scopes that a yes may have."""
     grants: GrantUse = "any"
+    hosts: tuple[Host, ...] = Field(default=(), max_length=MAX_NEW_HOSTS)
+    """Hosts of the call that are new to the agent."""
     job_id: str | None = None
     """The core job that makes the call."""
 

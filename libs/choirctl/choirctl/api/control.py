@@ -54,7 +54,7 @@ from choir_common.wire.operator import (
     StartAgent,
     SystemStatus,
 )
-from choir_common.wire.policy import ExplainCall, ExplainedCall, PolicyRule
+from choir_common.wire.policy import AllowedHost, ExplainCall, ExplainedCall, PolicyRule
 from choirctl.api.target import Target
 
 M = TypeVar("M", bound=BaseModel)
@@ -177,6 +177,13 @@ class ControlClient:
     async def revoke_grant(self, grant_id: str) -> GrantView:
         """Revoke a grant. Raises NotFound if it is not in force."""
         return await self._delete(f"/v1/policy/grants/{quote(grant_id, safe='')}", GrantView)
+
+    async def allowed_hosts(self, agent_id: str) -> list[AllowedHost]:
+        """Return the hosts that people have named to an agent or allowed.
+
+        Raises NotFound if there is no such agent.
+        """
+        return (await self._get(f"/v1/agents/{agent_id}/hosts", Page[AllowedHost])).items
 
     async def explain_call(self, agent_id: str, call: ExplainCall) -> ExplainedCall:
         """Return what the policy decides on a call. Raises NotFound if there is no such agent."""

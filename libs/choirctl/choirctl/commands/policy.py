@@ -1,4 +1,4 @@
-"""Commands `choirctl policy list|explain|grants|revoke`."""
+"""Commands `choirctl policy list|explain|grants|hosts|revoke`."""
 
 import asyncio
 from typing import Annotated
@@ -11,7 +11,14 @@ from choir_common.errors import InvalidRequest
 from choir_common.grants import describe_grant
 from choir_common.wire.grants import GrantView
 from choir_common.wire.model import JsonObject
-from choir_common.wire.policy import MAX_TOOL_NAME, ExplainCall, ExplainedCall, LaneKind, PolicyRule
+from choir_common.wire.policy import (
+    MAX_TOOL_NAME,
+    AllowedHost,
+    ExplainCall,
+    ExplainedCall,
+    LaneKind,
+    PolicyRule,
+)
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
@@ -24,6 +31,7 @@ ANSWERS = {
     "deny": "The call is refused.",
 }
 NO_GRANTS = "No yes covers later calls; `approval approve ID --scope always` gives one."
+NO_HOSTS = "Nobody has named or allowed a host; `known_hosts` in config.json needs no question."
 NO_RULES = "config.json has no rules (section `policy`). Tools ask if their manifests say so."
 
 
@@ -35,6 +43,7 @@ def register(app: typer.Typer) -> None:
         ("list", list_rules),
         ("explain", explain),
         ("grants", list_grants),
+        ("hosts", list_hosts),
         ("revoke", revoke),
     )
 
@@ -91,6 +100,24 @@ def list_grants(
             grant.grant_id, escape(describe_grant(grant)), by, format_age(grant.granted_at)
         )
     print_rows(rows, NO_GRANTS)
+
+
+def list_hosts(
+    ctx: typer.Context,
+    agent: AgentId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the hosts that people named or allowed. An agent asks before it reaches others."""
+    hosts = asyncio.run(_hosts(find_target(ctx, home, url), agent))
+    if as_json:
+        print_json(hosts)
+        return
+    rows = table("HOST", "NAMED BY", "AT")
+    for host in hosts:
+        rows.add_row(escape(host.host), escape(host.named_by), format_age(host.at))
+    print_rows(rows, NO_HOSTS)
 
 
 def revoke(
@@ -169,6 +196,11 @@ async def _list(place: Target) -> list[PolicyRule]:
 async def _grants(place: Target) -> list[GrantView]:
     async with connect(place) as api:
         return await api.grants()
+
+
+async def _hosts(place: Target, agent: str) -> list[AllowedHost]:
+    async with connect(place) as api:
+        return await api.allowed_hosts(agent)
 
 
 async def _revoke(place: Target, grant: str) -> GrantView:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from pydantic import JsonValue, ValidationError
 from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from choir_common.wire.connections import HostConnections
 from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operations import (
@@ -285,6 +287,7 @@ def work_tree(agents: Sequence[AgentView]) -> Tree | None:
 def event_line(event: Event) -> str:
     """Return an event on one line: revision, time, lane, type and the payload's main fields."""
     fields = {name: value for name, value in event.payload.items() if value not in _NOTHING}
+    connections = fields.pop("connections", None)
     first = [_short(fields.pop(name)) for name in MAIN_FIELDS if name in fields]
     rest = [
         f"[dim]{name}={escape(_short(value))}[/]"
@@ -299,8 +302,20 @@ def event_line(event: Event) -> str:
             f"[bold]{event.type:<20}[/]",
             *(escape(text) for text in first),
             *rest,
+            *(escape(text) for text in _connections(connections)),
         )
     ).rstrip()
+
+
+def _connections(value: JsonValue) -> Iterator[str]:
+    """Yield the hosts that a call contacted; older or foreign content is left out."""
+    for item in value if isinstance(value, list) else ():
+        try:
+            c = HostConnections.model_validate(item)
+        except ValidationError:
+            continue
+        count = f" x{c.connections}" if c.connections > 1 else ""
+        yield f"→{c.host}:{c.port} {c.decision}{count} {c.bytes_up} B up, {c.bytes_down} B down;"
 
 
 def _short(value: object, longest: int = MAX_VALUE) -> str:

@@ -16,6 +16,13 @@ from choir_agent import tracing_spans
 from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.call_execution import CallOutcome, FailureHints, execute_call, with_summary
 from choir_agent.arbiter.call_policy import RuledCall, question_of_call, rule_call
+from choir_agent.arbiter.host_rule import (
+    HostRule,
+    HostSource,
+    NoHosts,
+    describe_refused,
+    uses_proxy,
+)
 from choir_agent.arbiter.rulings import (
     AskHuman,
     CheckedCall,
@@ -29,12 +36,13 @@ from choir_agent.arbiter.rulings import (
 from choir_agent.arbiter.tool_policy import PolicyContext, ToolPolicy
 from choir_agent.budgets.limits import CALLS, BudgetExceeded, exhausted_event, tool_call_refusal
 from choir_agent.budgets.money import UNLIMITED, MoneyReserver
+from choir_agent.egress.call_connections import NO_PROXY, ConnectionAccounts
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import EDGE_LANE, CallStage, CallState, SessionState
 from choir_agent.provenance.result_origins import EndedCall, result_provenance
-from choir_agent.provenance.taint_rule import LinkSource, NoLinks, TaintRule, runs_offline
+from choir_agent.provenance.taint_rule import TaintRule, runs_offline
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.availability import is_switched_off, secrets_for, unavailable_tools
@@ -100,7 +108,8 @@ class Arbiter:
         snapshots: SnapshotWriter,
         failure_hints: FailureHints,
         money: MoneyReserver = UNLIMITED,
-        links: LinkSource = NoLinks(),  # noqa: B008 - has no state
+        hosts: HostSource = NoHosts(),  # noqa: B008 - has no state
+        connections: ConnectionAccounts = NO_PROXY,
     ) -> None:
         self._log = session_log
         self._replication = replication
@@ -112,7 +121,9 @@ class Arbiter:
         self._snapshots = snapshots
         self._failure_hints = failure_hints
         self._money = money
-        self._taint_rule = TaintRule(links)
+        self._taint_rule = TaintRule(hosts)
+        self._host_rule = HostRule(hosts)
+        self._connections = connections
         self._leaves_open = False
         self._parking = ""
         self._artifacts = ArtifactStore(workspace, session_log.redactor)
@@ -268,8 +279,15 @@ class Arbiter:
     ) -> Question | None:
         if isinstance(checked, RefuseCall) or ruled is None:
             return None
-        lane_taint = self.state.taint.lane(lane)
-        return question_of_call(self._taint_rule, ruled, checked, lane=lane, lane_taint=lane_taint)
+        policy = self._settings.current().settings.policy
+        return question_of_call(
+            self._taint_rule,
+            ruled,
+            checked,
+            lane=lane,
+            lane_taint=self.state.taint.lane(lane),
+            new_hosts=self._host_rule.new_hosts(policy, checked, ruled.call.destinations, lane),
+        )
 
     def _hidden(self) -> frozenset[str]:
         return unavailable_tools(
@@ -303,14 +321,14 @@ class Arbiter:
             why=ask.question.why,
             scopes=ask.question.scopes,
             grants=ask.question.grants,
+            hosts=ask.question.hosts,
             job_id=turn_id if lane != EDGE_LANE else None,
         )
         with tracing_spans.wait_span("approval", call.call_id, lane):
             decision = await self._approvals.decision(request)
         if decision.status == "approved":
-            await self._run(
-                lane, turn_id, call, ask.permit, approved=True, grant_id=decision.grant_id
-            )
+            permit = replace(ask.permit, hosts=ask.question.hosts)
+            await self._run(lane, turn_id, call, permit, approved=True, grant_id=decision.grant_id)
         else:
             self._close(lane, turn_id, call, NOT_APPROVED[decision.status])
 
@@ -367,6 +385,7 @@ class Arbiter:
             context = self._context(lane, turn_id, call, permit)
             outcome = await execute_call(permit, context, self._artifacts)
             outcome = await self._failure_hints.add_hints(call.tool, call.call_id, outcome)
+            outcome = await self._add_connections(permit, context, outcome)
             outcome = replace(outcome, provenance=self._provenance(permit, context, outcome))
         except asyncio.CancelledError:
             # Close the call here, while its locks are still held.
@@ -377,6 +396,14 @@ class Arbiter:
 
     def _context(self, lane: str, turn_id: str, call: ToolCall, permit: CheckedCall) -> CallContext:
         current, work = self._settings.current(), self.state.find_work(turn_id)
+        manifest = permit.tool.manifest
+        offline = runs_offline(
+            manifest.runtime.flow,
+            permit.arguments,
+            self.state.taint.lane(lane),
+            hosts=permit.hosts,
+        )
+        has_proxy = uses_proxy(manifest, offline=offline)
         return CallContext(
             call_id=call.call_id,
             lane=lane,
@@ -384,12 +411,20 @@ class Arbiter:
             turn_id=turn_id,
             dm=work.dm if work is not None else "",
             settings=current.settings,
-            secrets=secrets_for(permit.tool.manifest.runtime.secret_resources, current),
+            secrets=secrets_for(manifest.runtime.secret_resources, current),
             money=self._money,
-            offline=runs_offline(
-                permit.tool.manifest.runtime.flow, permit.arguments, self.state.taint.lane(lane)
-            ),
+            offline=offline,
+            hosts=self._host_rule.reachable(permit) if has_proxy else (),
         )
+
+    async def _add_connections(
+        self, permit: CheckedCall, context: CallContext, outcome: CallOutcome
+    ) -> CallOutcome:
+        if not uses_proxy(permit.tool.manifest, offline=context.offline):
+            return outcome
+        connections = await self._connections.take(context.call_id)
+        output = {**outcome.output, **describe_refused(connections)}
+        return replace(outcome, output=output, connections=connections)
 
     def _provenance(
         self, permit: CheckedCall, context: CallContext, outcome: CallOutcome
@@ -430,6 +465,7 @@ class Arbiter:
             pictures=outcome.pictures,
             usage=outcome.usage,
             provenance=outcome.provenance,
+            connections=outcome.connections,
         )
         self.commit(lane, payload)
         log.info("tool call ended", tool=call.tool, call_id=call.call_id, status=outcome.status)

@@ -20,6 +20,7 @@ from choir_common.errors import ChoirError, Fenced, Unauthorized
 from choir_common.eventlog.json_scrubbing import scrub_json
 from choir_common.eventlog.tool_results import SEEN_BEFORE, failure_text, record_source
 from choir_common.wire.attachments import PictureRef
+from choir_common.wire.connections import HostConnections
 from choir_common.wire.events import EventPayload, Exposure, ToolStatus
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import ResultProvenance
@@ -49,6 +50,7 @@ class CallOutcome:
     artifact_ref: str | None = None
     pictures: tuple[PictureRef, ...] = ()
     usage: tuple[SpeechUsage, ...] = ()
+    connections: tuple[HostConnections, ...] = ()
     provenance: ResultProvenance | None = None
     """None for calls whose output was not seen."""
     refusal: BudgetExceeded | None = None

@@ -1,13 +1,15 @@
 """The policy of config.json, applied to a checked call. See docs/design/policy.md."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from choir_agent.arbiter.host_rule import NewHosts
 from choir_agent.arbiter.rulings import CheckedCall, Question
 from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.provenance.taint_rule import SendingCall, TaintRule
 from choir_agent.tools.model_view import model_name
 from choir_common.policy import PolicyCall, decide, find_destinations
+from choir_common.wire.grants import EVERY_SCOPE
 from choir_common.wire.model import JsonObject
 from choir_common.wire.policy import AgentPolicy, PolicyDecision
 from choir_common.wire.provenance import LaneTaint
@@ -68,9 +70,15 @@ def rule_call(policy: AgentPolicy, checked: CheckedCall, lane: str) -> RuledCall
 
 
 def question_of_call(
-    rule: TaintRule, ruled: RuledCall, checked: CheckedCall, *, lane: str, lane_taint: LaneTaint
+    rule: TaintRule,
+    ruled: RuledCall,
+    checked: CheckedCall,
+    *,
+    lane: str,
+    lane_taint: LaneTaint,
+    new_hosts: NewHosts,
 ) -> Question | None:
-    """Return what a person is asked: by the policy, by the taint rule, or by both."""
+    """Return what a person is asked: by the policy, about new hosts, by the taint rule, or by several."""
     policy_question = ruled.question
     if ruled.is_allowed_by_owner:
         return policy_question
@@ -81,12 +89,21 @@ def question_of_call(
         flow=runtime.flow,
         arguments=checked.arguments,
         destinations=ruled.call.destinations,
+        hosts=new_hosts.names,
     )
-    why = rule.question(sending, lane_taint)
-    if why is None:
-        return policy_question
+    sending_why = rule.question(sending, lane_taint) or ""
+    if policy_question is None and not new_hosts.why and not sending_why:
+        return None
     reasons = (
-        [why] if policy_question is None or not policy_question.why else [policy_question.why, why]
+        policy_question.why if policy_question is not None else "",
+        new_hosts.why,
+        sending_why,
     )
-    # A yes of longer scope would answer for data that nobody has seen.
-    return Question(why="\n".join(reasons)[:MAX_WHY], scopes=("once",), grants="named")
+    why = "\n".join(reason for reason in reasons if reason)[:MAX_WHY]
+    if sending_why:
+        # A yes of longer scope would answer for data that nobody has seen.
+        return Question(why, scopes=("once",), grants="named", hosts=new_hosts.names)
+    if policy_question is not None:
+        return replace(policy_question, why=why, hosts=new_hosts.names)
+    scopes = EVERY_SCOPE if new_hosts.names else ("once",)
+    return Question(why, scopes=scopes, grants="hosts", hosts=new_hosts.names)

@@ -29,6 +29,8 @@ class CheckedCall:
     arguments: JsonObject
     path: str
     locks: Lockset
+    hosts: tuple[str, ...] = ()
+    """New hosts to which a person agreed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class Question:
     scopes: tuple[GrantScope, ...] = EVERY_SCOPE
     """The scopes that a yes may have; control offers those that the call permits."""
     grants: GrantUse = "any"
+    hosts: tuple[str, ...] = ()
+    """Hosts that are new to the agent; a yes lets the call reach them."""
 
 
 @dataclass(frozen=True, slots=True)

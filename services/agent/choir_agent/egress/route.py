@@ -32,9 +32,14 @@ class EgressAddress:
         """Return the proxy as the agent's HTTP clients use it for requests with a placeholder."""
         return KeyProxy(self.socket, self.key)
 
-    def environment(self, tool: str, call_id: str) -> Mapping[str, str]:
-        """Return the variables that lead a program of a tool call to the proxy."""
-        url = proxy_url(self.key, ProxyIdentity(tool, call_id), LOOPBACK, self.relay_port)
+    def environment(
+        self, tool: str, call_id: str, hosts: tuple[str, ...] = ()
+    ) -> Mapping[str, str]:
+        """Return the variables that lead a program of a tool call to the proxy.
+
+        It may reach `hosts` besides those that are known to the proxy.
+        """
+        url = proxy_url(self.key, ProxyIdentity(tool, call_id, hosts), LOOPBACK, self.relay_port)
         return {**_both_cases(dict.fromkeys(PROXY_VARIABLES, url)), **unproxied_hosts()}
 
 

@@ -54,14 +54,19 @@ class SendingCall:
     flow: DataFlow
     arguments: JsonObject
     destinations: Destinations
+    hosts: tuple[str, ...] = ()
+    """New hosts that it is to reach."""
 
 
-def runs_offline(flow: DataFlow, arguments: JsonObject, lane_taint: LaneTaint) -> bool:
+def runs_offline(
+    flow: DataFlow, arguments: JsonObject, lane_taint: LaneTaint, *, hosts: tuple[str, ...] = ()
+) -> bool:
     """Return whether a call runs without network.
 
-    Its argument decides; without one, whether its lane holds text from outside.
+    Its argument decides; without one, whether its lane holds text from outside. A call that is to reach
+    new `hosts` has network.
     """
-    if not flow.can_be_offline:
+    if not flow.can_be_offline or hosts:
         return False
     network = arguments.get("network")
     return not network if isinstance(network, bool) else bool(lane_taint.outside)
@@ -99,7 +104,7 @@ class TaintRule:
             case "nothing":
                 return False
             case "network":
-                return not runs_offline(call.flow, call.arguments, lane_taint)
+                return not runs_offline(call.flow, call.arguments, lane_taint, hosts=call.hosts)
             case "mail":
                 return True
             case "pages":
@@ -119,6 +124,8 @@ class TaintRule:
 
 def _destination(call: SendingCall) -> str:
     destinations = (*call.destinations.hosts, *call.destinations.recipients)
+    if call.hosts and call.destinations.is_open:
+        return f"{', '.join(call.hosts)}, and known hosts"
     if destinations and not call.destinations.is_open:
         return ", ".join(destinations)
     if call.flow.sends == "pages":

@@ -35,6 +35,8 @@ class Program:
     """Whether the kernel prevents it from creating any socket."""
     tool: str = ""
     """Name of the tool, which the egress proxy checks; without one it has no proxy."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that it may reach besides those that are known to the egress proxy."""
     readable: tuple[str, ...] = ()
     """The only paths it may read, unless empty; relative ones are relative to its working directory."""
 
@@ -48,7 +50,9 @@ class GitEnvironment(Protocol):
 class ProxyEnvironment(Protocol):
     """Way to the egress proxy."""
 
-    def environment(self, tool: str, call_id: str) -> Mapping[str, str]: ...
+    def environment(
+        self, tool: str, call_id: str, hosts: tuple[str, ...] = ()
+    ) -> Mapping[str, str]: ...
 
 
 class ProgramRunner:
@@ -130,7 +134,7 @@ class ProgramRunner:
     def _proxy_variables(self, program: Program) -> Mapping[str, str]:
         if self._egress is None or not program.tool or program.offline:
             return {}
-        return self._egress.environment(program.tool, program.call_id)
+        return self._egress.environment(program.tool, program.call_id, program.hosts)
 
 
 async def _end_of(call: StartedCall, sinks: tuple[StreamSink, ...], timeout_s: float) -> int | None:

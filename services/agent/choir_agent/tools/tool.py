@@ -75,6 +75,8 @@ class CallContext:
     """Reservation of money for the calls of providers that the tool makes."""
     offline: bool = False
     """Whether the call must run without network."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that its programs may reach although they are not known to the egress proxy."""
 
     @property
     def job_id(self) -> str | None:

@@ -1,4 +1,4 @@
-"""URLs in a lane's window, by who wrote them. Pure.
+"""URLs and hosts in a lane's window, by who wrote them. Pure.
 
 Only what came from outside whole counts: a URL in the output of a command may have been put together from
 private data.
@@ -7,10 +7,18 @@ private data.
 import re
 from collections.abc import Iterator
 
+import orjson
 from pydantic import JsonValue
 
 from choir_agent.working_memory.lane_window import LaneWindow
-from choir_common.wire.events import InjectedInstruction, ToolResultCommitted, UserMessageStarted
+from choir_common.hosts import find_hosts, find_url_hosts
+from choir_common.wire.events import (
+    EventPayload,
+    InjectedInstruction,
+    ModelOutput,
+    ToolResultCommitted,
+    UserMessageStarted,
+)
 from choir_common.wire.model import JsonObject
 
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{|}()\[\]]+", re.IGNORECASE)
@@ -21,31 +29,77 @@ SOURCES = frozenset({SEARCH, "choir.web.browse", "choir.email.receive", "choir.e
 
 def written_by_user(window: LaneWindow) -> set[str]:
     """Return the URLs in the user's messages."""
-    payloads = [
-        *(turn.head.payload for turn in window.turns),
-        *(event.payload for turn in window.turns for step in turn.steps for event in step.events),
-    ]
-    texts = [
-        payload.text
-        for payload in payloads
-        if isinstance(payload, UserMessageStarted)
-        or (isinstance(payload, InjectedInstruction) and payload.by == "user")
-    ]
-    return {url for text in texts for url in _urls(text)}
+    return {url for text in _user_texts(window) for url in _urls(text)}
+
+
+def hosts_of_user(window: LaneWindow) -> tuple[str, ...]:
+    """Return the hosts that the user's messages name, the newest first."""
+    texts = reversed([*_user_texts(window)])
+    return tuple(dict.fromkeys(host for text in texts for host in find_hosts(text)))
+
+
+def hosts_of_search(window: LaneWindow) -> tuple[str, ...]:
+    """Return the hosts of search results."""
+    urls = (
+        text
+        for result in _results(window)
+        if result.tool == SEARCH and result.status == "success"
+        for text in _texts(_links_of(SEARCH, result.output))
+    )
+    return tuple(dict.fromkeys(host for url in urls for host in find_url_hosts(url)))
+
+
+def hosts_refused_before(window: LaneWindow, tool: str, arguments: JsonObject) -> tuple[str, ...]:
+    """Return the new hosts to which an equal call tried to connect."""
+    refused = {
+        result.call_id: [host.host for host in result.connections if host.decision == "new_host"]
+        for result in _results(window)
+        if result.tool == tool and any(h.decision == "new_host" for h in result.connections)
+    }
+    if not refused:
+        return ()
+    outputs = (p for p in _payloads(window) if isinstance(p, ModelOutput))
+    equal_ids = (
+        call.call_id
+        for output in outputs
+        for call in output.tool_calls
+        if call.call_id in refused and _is_equal(call.arguments, arguments)
+    )
+    return tuple(dict.fromkeys(host for call_id in equal_ids for host in refused[call_id]))
+
+
+def _is_equal(text: str, arguments: JsonObject) -> bool:
+    try:
+        return bool(orjson.loads(text) == arguments)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _user_texts(window: LaneWindow) -> Iterator[str]:
+    payloads = (*(turn.head.payload for turn in window.turns), *_payloads(window))
+    for payload in payloads:
+        match payload:
+            case UserMessageStarted(text=text) | InjectedInstruction(text=text, by="user"):
+                yield text
+            case _:
+                pass
+
+
+def _payloads(window: LaneWindow) -> Iterator[EventPayload]:
+    for turn in window.turns:
+        for step in turn.steps:
+            yield from (event.payload for event in step.events)
+
+
+def _results(window: LaneWindow) -> Iterator[ToolResultCommitted]:
+    yield from (p for p in _payloads(window) if isinstance(p, ToolResultCommitted))
 
 
 def read_outside(window: LaneWindow) -> set[str]:
     """Return the URLs on pages, in mail, and of search results."""
-    results = (
-        event.payload
-        for turn in window.turns
-        for step in turn.steps
-        for event in step.events
-        if isinstance(event.payload, ToolResultCommitted)
-    )
     return {
         url
-        for result in results
+        for result in _results(window)
         if result.tool in SOURCES and result.status == "success"
         for text in _texts(_links_of(result.tool, result.output))
         for url in _urls(text)

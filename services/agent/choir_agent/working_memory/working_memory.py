@@ -31,6 +31,7 @@ from choir_common.wire.events import (
     TurnUnparked,
     UserMessageStarted,
 )
+from choir_common.wire.model import JsonObject
 
 
 class WorkingMemory:
@@ -96,6 +97,23 @@ class WorkingMemory:
         """Return whether a page, a mail or search results in a lane's window contain exactly this URL."""
         window = self._windows.get(lane)
         return window is not None and url in window_links.read_outside(window)
+
+    def hosts_of_user(self) -> tuple[str, ...]:
+        """Return the hosts that the user's messages in any window name."""
+        windows = self._windows.values()
+        return tuple(host for window in windows for host in window_links.hosts_of_user(window))
+
+    def hosts_of_search(self) -> tuple[str, ...]:
+        """Return the hosts of the search results in any window."""
+        windows = self._windows.values()
+        return tuple(host for window in windows for host in window_links.hosts_of_search(window))
+
+    def hosts_refused_before(self, lane: str, tool: str, arguments: JsonObject) -> tuple[str, ...]:
+        """Return the new hosts to which an equal call in a lane's window tried to connect."""
+        window = self._windows.get(lane)
+        if window is None:
+            return ()
+        return window_links.hosts_refused_before(window, tool, arguments)
 
     def oldest_needed_rev(self, next_rev: int) -> int:
         """Return the revision of the oldest event that is needed to rebuild all windows."""

@@ -9,7 +9,7 @@ seconds, and so does a change of the policy.
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from choir_common.http.response_parser import read_problem
 from choir_common.wire.egress import AgentEgress, EgressTable, ProxiedKey
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.agents.egress_table import agent_egress
+from choir_control.agents.host_store import HostStore
 from choir_control.agents.proxied_keys import proxied_keys
 from choir_control.agents.runtimes.port import ControlAddress
 from choir_control.configuration.current import ConfigService
@@ -57,6 +58,7 @@ class EgressRegistry:
         *,
         client: httpx2.AsyncClient | None,
         configuration: ConfigService,
+        hosts: HostStore,
         listener: AgentEndpoint,
         otlp_endpoint: str,
         secrets: SecretStore,
@@ -64,6 +66,7 @@ class EgressRegistry:
         self._client = client
         self._secrets = secrets
         self._configuration = configuration
+        self._hosts = hosts
         self._listener = listener
         self._otlp_endpoint = otlp_endpoint
         self._agents: dict[str, _AdmittedAgent] = {}
@@ -129,7 +132,8 @@ class EgressRegistry:
             return
         # One at a time: the service must not get an older table last.
         async with self._sending:
-            await self._send(self._client, self._table())
+            allowed = await self._hosts.allowed_by_agent()
+            await self._send(self._client, self._table(allowed))
 
     async def _send(self, client: httpx2.AsyncClient, table: EgressTable) -> None:
         try:
@@ -151,7 +155,7 @@ class EgressRegistry:
         if self._client is not None:
             await self._client.aclose()
 
-    def _table(self) -> EgressTable:
+    def _table(self, allowed: Mapping[str, Sequence[str]]) -> EgressTable:
         config = self._configuration.current.config
         control = self._listener.agent_endpoint()
         own_urls = (control.endpoint if control else "", self._otlp_endpoint)
@@ -163,6 +167,7 @@ class EgressRegistry:
                     agent.key,
                     own_urls,
                     tuple(self._proxied_keys(agent_id).values()),
+                    allowed_hosts=allowed.get(agent_id, ()),
                 )
                 for agent_id, agent in self._agents.items()
                 if agent_id in config.agents

@@ -17,7 +17,7 @@ from choir_common.identity_dir import TOOLS_DIR
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.egress import ProxiedKey
 from choir_common.wire.repository_files import ToolManifestFile
-from choir_control.agents.egress_table import network_address
+from choir_control.configuration.servers import network_address
 
 GIT_TOOLS = ("choir.exec",)
 """Tools whose programs use the agent's git identity."""

@@ -1,10 +1,12 @@
 """Store of grants: the table `grants`. `ApprovalStore` inserts a grant in the statement that approves."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from choir_common.errors import NotFound
-from choir_common.grants import CallScope, GrantSubject, call_subject, covers
+from choir_common.grants import CallScope, GrantSubject, call_subject, covers, covers_hosts
+from choir_common.hosts import is_known_host
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.grants import GrantScope, GrantView
 from choir_common.wire.rpc import ApprovalRequest
@@ -20,6 +22,17 @@ _OF_TOOL = """
 SELECT g.* FROM choir_control.grants AS g
 WHERE g.agent_id = $1 AND tool = $2 AND revoked_at IS NULL ORDER BY grant_id FOR SHARE
 """
+_OF_HOSTS = """
+SELECT g.* FROM choir_control.grants AS g
+WHERE g.agent_id = $1 AND hosts <> '{}' AND revoked_at IS NULL ORDER BY grant_id FOR SHARE
+"""
+_NAMED_HOSTS = """
+SELECT array(SELECT DISTINCT unnest(hosts) FROM choir_control.inbox WHERE dm = $1 AND hosts <> '{}')
+"""
+GRANT_PREFIX = "grant "
+"""Beginning of `decided_by` if a grant answered the request."""
+NAMED_BY_USER = "a message of the user"
+"""`decided_by` if the user has named the hosts for which the call asked."""
 _REVOKE = """
 UPDATE choir_control.grants AS g SET revoked_at = clock_timestamp(), revoked_by = $2
 WHERE grant_id = $1 AND revoked_at IS NULL AND ($3::text IS NULL OR g.agent_id = $3)
@@ -38,18 +51,40 @@ class NewGrant:
     """None: it ends with its job or session."""
 
 
-async def find_covering_grant(
+async def find_earlier_yes(
     connection: Connection, lease: Lease, request: ApprovalRequest
 ) -> str | None:
-    """Return the id of a grant that covers a requested call, or None."""
+    """Return the decider of a call that a person agreed to before, or None.
+
+    New hosts of the call must be covered in any case.
+    """
     if request.request_type != "call":
         return None
-    subject = call_subject(lease.agent_id, request.payload)
     place, now = CallScope(lease.session_id, request.job_id), datetime.now(UTC)
+    by = (
+        await _find_yes_to_hosts(connection, lease, request.hosts, place) if request.hosts else None
+    )
+    if request.grants == "hosts" or (request.hosts and by is None):
+        return by
+    subject = call_subject(lease.agent_id, request.payload)
     for row in await connection.fetch(_OF_TOOL, subject.agent_id, subject.tool):
         if covers(_view(row), subject, place=place, now=now, use=request.grants):
-            return str(row["grant_id"])
+            return f"{GRANT_PREFIX}{row['grant_id']}"
     return None
+
+
+async def _find_yes_to_hosts(
+    connection: Connection, lease: Lease, hosts: Sequence[str], place: CallScope
+) -> str | None:
+    """Return who named or allowed all these hosts, or None."""
+    user_hosts = await connection.fetchval(_NAMED_HOSTS, lease.bindings.dm)
+    remaining = {host for host in hosts if not is_known_host(host, user_hosts)}
+    by, now = NAMED_BY_USER, datetime.now(UTC)
+    for row in await connection.fetch(_OF_HOSTS, lease.agent_id):
+        covered = covers_hosts(_view(row), lease.agent_id, remaining, place=place, now=now)
+        if covered:
+            remaining, by = remaining - covered, f"{GRANT_PREFIX}{row['grant_id']}"
+    return None if remaining else by
 
 
 class GrantStore:
@@ -78,4 +113,5 @@ class GrantStore:
 
 def _view(row: Record) -> GrantView:
     fields = {name: row[name] for name in GrantView.model_fields}
-    return GrantView(**{**fields, "destinations": tuple(row["destinations"])})
+    lists = {name: tuple(row[name]) for name in ("destinations", "hosts")}
+    return GrantView(**{**fields, **lists})

@@ -170,7 +170,13 @@ def _describe_decision(
     covers = ""
     if grant is not None:
         days = grant.lifetime.days if grant.lifetime is not None else 0
-        covers = format_grant(grant.grant_id, grant.scope, days, grant.subject.destinations)
+        covers = format_grant(
+            grant.grant_id,
+            grant.scope,
+            days,
+            grant.subject.destinations,
+            hosts=approval.hosts,
+        )
     return format_decision(
         request_summary(approval.request_type, approval.payload),
         approval.approval_id,

@@ -23,7 +23,7 @@ from choir_common.wire.model import JsonObject
 from choir_common.wire.operator import ApprovalState
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
-from choir_control.approvals.grant_store import NewGrant, find_covering_grant
+from choir_control.approvals.grant_store import GRANT_PREFIX, NewGrant, find_earlier_yes
 from choir_control.approvals.nonce import ButtonChoices, ButtonNonce
 from choir_control.approvals.texts import format_request
 from choir_control.configuration.current import ConfigService
@@ -42,11 +42,9 @@ Outcome = Literal["approved", "rejected", "expired"]
 """The end of a request; `expired` means that nobody decided in time."""
 
 MAX_BASIS_BYTES = 400_000
-GRANT_PREFIX = "grant "
-"""Beginning of `decided_by` if a grant answered the request."""
 
 _COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, payload, a.digest, a.status,
-    created_at, resolved_at, decided_by, scopes, job_id, pages, pages_shown, s.dm, s.gateway, e.stage,
+    created_at, resolved_at, decided_by, scopes, job_id, pages, pages_shown, hosts, s.dm, s.gateway, e.stage,
     COALESCE(e.detail, '') AS detail,
     request_type = 'call' AND s.ended_at IS NOT NULL
     AND s.status NOT IN ('starting', 'active', 'stopping', 'crashed')
@@ -63,12 +61,12 @@ WITH decided AS (
         SELECT FROM choir_control.approval_nonces AS n
         WHERE n.nonce_sha256 = $6 AND n.approval_id = a.approval_id AND n.dm = $7 AND n.user_id = $8
           AND n.digest = a.digest AND n.used_at IS NULL))
-    RETURNING approval_id, session_id, agent_id, job_id, request_type, digest, notice_id
+    RETURNING approval_id, session_id, agent_id, job_id, request_type, digest, notice_id, hosts
 ), granted AS (
     INSERT INTO choir_control.grants (grant_id, agent_id, tool, destinations, digest, scope, session_id,
-        job_id, approval_id, granted_by, expires_at)
+        job_id, approval_id, granted_by, expires_at, hosts)
     SELECT $10::text, agent_id, $11::text, $12::text[], $13::text, $14::text, session_id, job_id,
-        approval_id, $3, clock_timestamp() + $15::interval
+        approval_id, $3, clock_timestamp() + $15::interval, hosts
     FROM decided WHERE $2 = 'approved' AND $10::text IS NOT NULL
 ), used AS (
     UPDATE choir_control.approval_nonces AS n
@@ -162,6 +160,8 @@ class Approval:
     pages: int = 0
     """Pages that a person opens before an approval in a conversation; 0: the notice shows all."""
     pages_shown: int = 0
+    hosts: tuple[str, ...] = ()
+    """Hosts that are new to the agent; a yes lets it reach them."""
     basis: JsonObject = field(default_factory=dict)
     """The context it was shown with: what it would change, and the versions that this is based on."""
     stage: str | None = None
@@ -240,11 +240,10 @@ class ApprovalStore:
                 f"The call {request.call_id} requested something else before; a decision applies "
                 "only to what was shown."
             )
-        by = row["decided_by"] or ""
         return ApprovalResponse(
             approval_id=row["approval_id"],
             status=row["status"],
-            grant_id=by.removeprefix(GRANT_PREFIX) if by.startswith(GRANT_PREFIX) else None,
+            grant_id=_grant_id(row["decided_by"] or ""),
         )
 
     async def _insert(
@@ -255,9 +254,9 @@ class ApprovalStore:
         content: tuple[str, str, str],
     ) -> ApprovalResponse:
         payload, basis, digest = content
-        grant_id = await find_covering_grant(connection, lease, request)
-        if grant_id is not None:
-            return await self._insert_granted(connection, lease, request, content, grant_id)
+        by = await find_earlier_yes(connection, lease, request)
+        if by is not None:
+            return await self._insert_granted(connection, lease, request, content, by)
         pending = await connection.fetchval(
             "SELECT count(*) FROM choir_control.pending_approvals "
             "WHERE session_id = $1 AND status = 'pending'",
@@ -276,8 +275,8 @@ class ApprovalStore:
         await connection.execute(
             """
             INSERT INTO choir_control.pending_approvals (approval_id, session_id, agent_id, call_id,
-                request_type, payload, digest, basis, scopes, job_id, pages)
-            VALUES ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9, $10, $11)
+                request_type, payload, digest, basis, scopes, job_id, pages, hosts)
+            VALUES ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9, $10, $11, $12)
             """,
             approval_id,
             lease.session_id,
@@ -290,6 +289,7 @@ class ApprovalStore:
             scopes,
             request.job_id,
             notice.pages,
+            request.hosts,
         )
         choices = ButtonChoices(scopes=scopes, pages=notice.pages)
         await self._send_request(connection, lease, approval_id, notice.text, digest, choices)
@@ -301,9 +301,9 @@ class ApprovalStore:
         lease: Lease,
         request: ApprovalRequest,
         content: tuple[str, str, str],
-        grant_id: str,
+        by: str,
     ) -> ApprovalResponse:
-        """Store a request that a grant answers; nobody is asked."""
+        """Store a request that an earlier yes answers; nobody is asked."""
         payload, basis, digest = content
         approval_id = new_id("appr")
         await connection.execute(
@@ -320,17 +320,17 @@ class ApprovalStore:
             digest,
             basis,
             request.job_id,
-            f"{GRANT_PREFIX}{grant_id}",
+            by,
         )
         log.info(
-            "approved by a grant",
+            "approved by an earlier yes",
             approval_id=approval_id,
-            grant_id=grant_id,
+            by=by,
             agent=lease.agent_id,
             session=lease.session_id,
             digest=digest,
         )
-        return ApprovalResponse(approval_id=approval_id, status="approved", grant_id=grant_id)
+        return ApprovalResponse(approval_id=approval_id, status="approved", grant_id=_grant_id(by))
 
     async def _send_request(
         self,
@@ -470,6 +470,11 @@ class ApprovalStore:
         return [row["approval_id"] for row in rows if row["overdue"]]
 
 
+def _grant_id(by: str) -> str | None:
+    """Return the id of the grant in `decided_by`, or None."""
+    return by.removeprefix(GRANT_PREFIX) if by.startswith(GRANT_PREFIX) else None
+
+
 def _scopes_of(lease: Lease, request: ApprovalRequest) -> tuple[GrantScope, ...]:
     scopes = offered_scopes(request.request_type, request.scopes, request.job_id)
     # A yes that outlives an incognito session would keep what it sent where.
@@ -487,4 +492,5 @@ def _buttons_json(nonce: ButtonNonce, choices: ButtonChoices) -> str:
 
 def _approval(row: Record) -> Approval:
     documents = {name: orjson.loads(row[name]) for name in ("payload", "basis")}
-    return Approval(**{**dict(row), **documents, "scopes": tuple(row["scopes"])})
+    lists = {name: tuple(row[name]) for name in ("scopes", "hosts")}
+    return Approval(**{**dict(row), **documents, **lists})

@@ -141,10 +141,19 @@ def format_result(gist: str, approval_id: str, how: str, detail: str) -> str:
     return f"{how}: {gist} ({approval_id}). {detail}".rstrip()
 
 
-def format_grant(grant_id: str, scope: GrantScope, days: int, destinations: Sequence[str]) -> str:
-    """Return the text about a yes that covers later calls."""
+def format_grant(
+    grant_id: str,
+    scope: GrantScope,
+    days: int,
+    destinations: Sequence[str],
+    *,
+    hosts: Sequence[str] = (),
+) -> str:
+    """Return the text about a yes that covers later calls, and connections to `hosts`."""
     until = {"job": "until this job ends", "session": "until this session ends"}
     what = f"Calls to {', '.join(destinations)}" if destinations else "Equal calls"
+    if hosts:
+        what = f"{what} and connections to {', '.join(hosts)}"
     return (
         f"{what} need no further yes {until.get(scope, f'for {days} days')}; "
         f"`/revoke {grant_id}` ends that."

@@ -35,6 +35,7 @@ from choir_common.wire.messages import (
 from choir_common.wire.policy import AgentPolicy, Role
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.parsing import complete_config, parse_config_file
+from choir_control.configuration.servers import known_hosts
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
 
 LOCALTIME = Path("/etc/localtime")
@@ -151,7 +152,10 @@ class ConfigSnapshot:
             streaming=self.is_streaming(agent_id),
             features=config.features,
             policy=AgentPolicy(
-                agent_id=agent_id, role=self.role_in(session_bindings.dm), rules=config.policy
+                agent_id=agent_id,
+                role=self.role_in(session_bindings.dm),
+                rules=config.policy,
+                known_hosts=known_hosts(config),
             ),
             has_repository=self.has_repository(agent_id),
         )

@@ -38,6 +38,7 @@ Table(
     Column("job_id", Text),
     Column("pages", Integer, nullable=False, server_default=text("0")),
     Column("pages_shown", Integer, nullable=False, server_default=text("0")),
+    Column("hosts", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
     Index("pending_approvals_by_age", text("created_at DESC")),
     Index(
         "pending_approvals_by_notice", "notice_id", postgresql_where=text("notice_id IS NOT NULL")
@@ -68,6 +69,7 @@ Table(
     Column("expires_at", TIME),
     Column("revoked_at", TIME),
     Column("revoked_by", Text),
+    Column("hosts", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
 )
 
 Table(

@@ -22,7 +22,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from choir_control.migrations import approval_tables
 from choir_control.migrations.metadata import CLOCK, DOLLARS, METADATA, NOW, SCHEMA, TIME, ZERO
@@ -193,6 +193,7 @@ Table(
     Column("message_id", Text),
     Column("edits", Text),
     Column("reply_to", Text),
+    Column("hosts", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
     Index(
         "inbox_by_message",
         "dm",
@@ -206,6 +207,7 @@ Table(
         "session_id",
         postgresql_where=text("((answered_rev IS NULL) AND (closed_at IS NULL))"),
     ),
+    Index("inbox_with_hosts", "dm", postgresql_where=text("(hosts <> '{}'::text[])")),
     Index(
         "inbox_waiting_by_dm",
         "dm",

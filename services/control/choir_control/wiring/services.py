@@ -13,6 +13,7 @@ from choir_common.telemetry import Redactor
 from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.erasure.person_eraser import PersonEraser
 from choir_control.agents.erasure.person_store import PersonStore
+from choir_control.agents.host_store import HostStore
 from choir_control.agents.operations.service import OperationService
 from choir_control.agents.operations.store import OperationStore
 from choir_control.agents.rollout.service import AgentRedeployer, UpdateService
@@ -76,6 +77,7 @@ class ControlServices:
         self.configuration = ConfigService(
             settings.config_file, settings.default_model, ConfigVersionStore(self.database)
         )
+        self.hosts = HostStore(self.database)
         self.egress = self._make_egress()
         self._metrics = Metrics(SERVICE)
         self.money = self._make_money()
@@ -103,6 +105,7 @@ class ControlServices:
         return EgressRegistry(
             client=make_client(address) if address else None,
             configuration=self.configuration,
+            hosts=self.hosts,
             listener=self.listener,
             otlp_endpoint=self.settings.otlp_endpoint or "",
             secrets=self.secret_store,

@@ -89,6 +89,7 @@ class ShellTool:
             with_git=True,
             offline=context.offline,
             tool=MANIFEST.name,
+            hosts=context.hosts,
         )
         stdout, stderr = (
             OutputCapture(CAPTURE_BYTES_EACH_END),

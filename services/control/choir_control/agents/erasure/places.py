@@ -71,7 +71,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
         # The rows stay, so that a repeated delivery is recognised and clients can resume after them.
         "inbox": BlankedRows(
             _OF_DM,
-            {"text": "''", "attachments": "NULL"},
+            {"text": "''", "attachments": "NULL", "hosts": "'{}'"},
             frozenset(
                 [
                     "inbox_id",

@@ -6,19 +6,30 @@ from posixpath import normpath
 
 from fastapi import APIRouter, Request
 
+from choir_common.egress.addresses import can_be_public
 from choir_common.grants import call_subject, covers
+from choir_common.hosts import is_known_host
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.policy import PolicyCall, check_rules, decide, find_destinations
 from choir_common.wire.grants import GrantView
 from choir_common.wire.operator import Page
-from choir_common.wire.policy import ExplainCall, ExplainedCall, PolicyRule, Role
+from choir_common.wire.policy import (
+    AllowedHost,
+    ExplainCall,
+    ExplainedCall,
+    PolicyDecision,
+    PolicyRule,
+    Role,
+)
+from choir_control.agents.host_store import HostStore
 from choir_control.approvals.grant_store import GrantStore
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.servers import known_hosts
 
 OPERATOR = "operator"
 
 
-def policy_routes(configuration: ConfigService, grants: GrantStore) -> APIRouter:
+def policy_routes(configuration: ConfigService, grants: GrantStore, hosts: HostStore) -> APIRouter:
     """Return the router of the policy."""
     router = APIRouter(tags=["policy"])
 
@@ -37,6 +48,12 @@ def policy_routes(configuration: ConfigService, grants: GrantStore) -> APIRouter
         """Revoke a grant: later calls need a decision again. 404 when it is not in force."""
         return await grants.revoke(grant_id, OPERATOR)
 
+    @router.get("/agents/{agent_id}/hosts")
+    async def list_hosts(agent_id: str) -> Page[AllowedHost]:
+        """List the hosts that people have named to a running agent or allowed, the newest first."""
+        configuration.current.agent(agent_id)
+        return Page(items=await hosts.list_allowed(agent_id))
+
     @router.post("/agents/{agent_id}/policy", openapi_extra=openapi_body(ExplainCall))
     async def explain(agent_id: str, request: Request) -> ExplainedCall:
         """Say what the policy decides on a call, and why; nothing is run.
@@ -46,7 +63,13 @@ def policy_routes(configuration: ConfigService, grants: GrantStore) -> APIRouter
         snapshot = configuration.current
         role = snapshot.role_in(snapshot.agent(agent_id).defaults.dm)
         call = _policy_call(agent_id, role, await parse_request_body(request, ExplainCall))
-        return _explain(call, snapshot.config.policy, await grants.list_active(agent_id))
+        allowed = (item.host for item in await hosts.list_allowed(agent_id))
+        return _explain(
+            call,
+            snapshot.config.policy,
+            await grants.list_active(agent_id),
+            (*known_hosts(snapshot.config), *allowed),
+        )
 
     return router
 
@@ -67,15 +90,26 @@ def _policy_call(agent_id: str, role: Role, call: ExplainCall) -> PolicyCall:
 
 
 def _explain(
-    call: PolicyCall, rules: Sequence[PolicyRule], grants: Sequence[GrantView]
+    call: PolicyCall,
+    rules: Sequence[PolicyRule],
+    grants: Sequence[GrantView],
+    known_patterns: Sequence[str],
 ) -> ExplainedCall:
     now, destinations = datetime.now(UTC), call.destinations
+    decision = decide(rules, call, now, needs_approval=False)
+    public = filter(can_be_public, destinations.hosts)
+    new_hosts = tuple(host for host in public if not is_known_host(host, known_patterns))
+    if new_hosts and decision.action == "allow" and not decision.names_destinations:
+        decision = PolicyDecision(
+            action="ask", source="default", why=f"New to this agent: {', '.join(new_hosts)}."
+        )
     subject = call_subject(call.agent_id, {"tool": call.tool, "input": call.arguments})
     return ExplainedCall(
-        decision=decide(rules, call, now, needs_approval=False),
+        decision=decision,
         hosts=destinations.hosts,
         recipients=destinations.recipients,
         may_contact_others=destinations.is_open or destinations.is_unclear,
         rules=tuple(check_rules(rules, call, now)),
+        new_hosts=new_hosts,
         grants=tuple(grant for grant in grants if covers(grant, subject, place=None, now=now)),
     )

@@ -379,6 +379,11 @@ OPERATOR_COMMANDS = (
         "policy explain",
         "POST /v1/agents/{agent_id}/policy",
     ),
+    _for_operators(
+        "List hosts that people named or allowed.",
+        "policy hosts",
+        "GET /v1/agents/{agent_id}/hosts",
+    ),
     _for_operators("List the anchors of the logs.", "audit anchors", "GET /v1/audit/anchors"),
     _for_operators("Check all logs and anchors.", "audit verify", None),
     _for_operators("Replace the key that signs the logs.", "audit rotate", "POST /v1/audit/rotate"),
@@ -461,11 +466,7 @@ COLLECTION_COMMANDS = (
         "collection add",
         f"POST {_COLLECTIONS}/{{collection}}/folder",
     ),
-    _for_operators(
-        "List an agent's collections.",
-        "collection list",
-        f"GET {_COLLECTIONS}",
-    ),
+    _for_operators("List an agent's collections.", "collection list", f"GET {_COLLECTIONS}"),
     _for_operators(
         "List the documents of a collection.",
         "collection list",

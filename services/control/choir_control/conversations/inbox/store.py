@@ -1,9 +1,11 @@
 """Store of the table `inbox`: one statement stores a message with its signal."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
+from choir_common.hosts import find_hosts
 from choir_common.postgres.pool import Database
 from choir_common.tracing import current_traceparent
 from choir_common.wire.attachments import Attachment
@@ -12,11 +14,15 @@ from choir_common.wire.signals import SignalBody, UserMessageSignal
 
 _ATTACHMENTS: TypeAdapter[tuple[Attachment, ...]] = TypeAdapter(tuple[Attachment, ...])
 
+MAX_HOSTS = 100
+"""Hosts of one message that count as named by its user."""
+
 _STORE_MESSAGE = """
 WITH added AS (
     INSERT INTO choir_control.inbox
-        (inbox_id, gateway, update_id, dm, text, sent_at, attachments, message_id, edits, reply_to)
-    VALUES ($1, $2, $3, $4, $5, $6, $8::json, $9, $10, $11)
+        (inbox_id, gateway, update_id, dm, text, sent_at, attachments, message_id, edits, reply_to,
+         hosts)
+    VALUES ($1, $2, $3, $4, $5, $6, $8::json, $9, $10, $11, $12)
     ON CONFLICT (gateway, update_id) DO NOTHING
     RETURNING inbox_id, dm
 ), offered AS (
@@ -124,6 +130,7 @@ class InboxStore:
             message.edits or message.message_id,
             message.edits,
             message.reply_to.message_id if message.reply_to else None,
+            find_hosts(message.text)[:MAX_HOSTS],
         )
 
     async def _read_earlier_text(self, message: InboundMessage) -> str:
@@ -153,7 +160,7 @@ class InboxStore:
         return await self._store(_STORE_HANDLED_COMMAND, inbox_id, message)
 
     async def _store(
-        self, sql: str, inbox_id: str, message: InboundMessage, *more: str | None
+        self, sql: str, inbox_id: str, message: InboundMessage, *more: str | Sequence[str] | None
     ) -> StoredMessage | None:
         row = await self._database.fetchrow(
             sql,
