@@ -58,7 +58,7 @@ READ = {
         f"policy[].{name}": f"{COMMON}/policy.py"
         for name in (
             *("action", "tools", "agents", "lanes", "roles", "hosts", "recipients", "paths"),
-            *("arguments", "until", "why"),
+            *("arguments", "until", "spent_above", "why"),
         )
     },
     "retention.messages": f"{CONTROL}/log/retention/job.py",

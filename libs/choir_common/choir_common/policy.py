@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Address
 
@@ -68,6 +69,13 @@ class PolicyCall:
     path: str = ""
     """The canonical path in the workspace; empty if the call has none."""
     destinations: Destinations = field(default_factory=Destinations)
+    spent_usd: Decimal | None = None
+    """What the agent has spent today; None if that is not known."""
+
+
+def has_money_rules(rules: Iterable[PolicyRule]) -> bool:
+    """Return whether a rule depends on what the agent has spent."""
+    return any(rule.spent_above is not None for rule in rules)
 
 
 def find_destinations(tool: str, arguments: JsonObject, *, has_network: bool) -> Destinations:
@@ -141,6 +149,7 @@ def unmet_conditions(rule: PolicyRule, call: PolicyCall, now: datetime) -> list[
     destinations = call.destinations
     conditions = {
         "until": rule.until is None or now < rule.until,
+        "spent_above": _has_spent(rule, call.spent_usd),
         "tools": _matches(call.tool, rule.tools),
         "agents": not rule.agents or call.agent_id in rule.agents,
         "lanes": not rule.lanes or call.lane in rule.lanes,
@@ -154,6 +163,12 @@ def unmet_conditions(rule: PolicyRule, call: PolicyCall, now: datetime) -> list[
         ),
     }
     return [name for name, holds in conditions.items() if not holds]
+
+
+def _has_spent(rule: PolicyRule, spent_usd: Decimal | None) -> bool:
+    if rule.spent_above is None:
+        return True
+    return rule.action != "allow" if spent_usd is None else spent_usd > rule.spent_above
 
 
 def _reaches(

@@ -17,6 +17,7 @@ from choir_agent.arbiter.call_execution import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
 from choir_agent.budgets.limits import TokenBudget
 from choir_agent.budgets.money import MoneyReservations
+from choir_agent.budgets.spending import SpendingReader
 from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.compactor import Compactor
 from choir_agent.compaction.session_summary import SessionSummarizer
@@ -259,6 +260,7 @@ class Agent:
             settings=self._dynamic,
             snapshots=SnapshotWriter(self._memory),
             failure_hints=FailureHints(self._control),
+            spending=SpendingReader(self._control),
             money=self._money,
             hosts=self._memory,
             connections=self._toolset.connections,

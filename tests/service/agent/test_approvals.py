@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Literal
 
 import pytest
 
@@ -14,6 +16,7 @@ from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.arbiter.call_execution import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
+from choir_agent.budgets.spending import SpendingReader
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.log_replicator import LogReplicator
@@ -29,8 +32,9 @@ from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.events import ModelOutput, ToolCall, ToolResultCommitted, UserMessageStarted
 from choir_common.wire.grants import EVERY_SCOPE
 from choir_common.wire.model import JsonObject
+from choir_common.wire.money import SPENT_TOOL
 from choir_common.wire.policy import AgentPolicy, PolicyRule
-from choir_common.wire.rpc import ApprovalResponse
+from choir_common.wire.rpc import ApprovalResponse, HostToolRequest, HostToolResponse
 from tests.service.agent.control_stand_in import AGENT, DM, SESSION, ControlStandIn, run_control
 from tests.support.agent_fakes import FixedHeartbeatSettings, FixedSettings, silent_log
 
@@ -88,9 +92,15 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(
-    *rules: PolicyRule, manifest: ToolManifest = Proposal.manifest
+    *rules: PolicyRule, manifest: ToolManifest = Proposal.manifest, spent_usd: str = ""
 ) -> AsyncIterator[Desk]:
+    def answer(request: HostToolRequest) -> HostToolResponse:
+        output: JsonObject = {"usd": spent_usd} if spent_usd else {"code": "unavailable"}
+        status: Literal["success", "error"] = "success" if spent_usd else "error"
+        return HostToolResponse(call_id=request.call_id, status=status, output=output)
+
     async with run_control("http://127.0.0.1:1/v1") as stand_in:
+        stand_in.host_tool = answer
         control, tool = ControlClient(stand_in.boot()), Proposal(manifest)
         log = silent_log(SESSION)
         replication = LogReplicator(
@@ -115,6 +125,7 @@ async def open_desk(
             settings=FixedSettings(settings),
             snapshots=SnapshotWriter(WorkingMemory()),
             failure_hints=FailureHints(control),
+            spending=SpendingReader(control),
         )
         arbiter.commit("edge", UserMessageStarted(turn_id="t", inbox_id="i", dm=DM, text="x"))
         output = ModelOutput(
@@ -199,3 +210,19 @@ async def test_a_rule_refuses_a_call_and_nobody_is_asked() -> None:
     assert (result.status, result.output["code"]) == ("refused", "denied_by_policy")
     assert "not from here" in str(result.output["message"])
     assert desk.tool.runs == 0
+
+
+@pytest.mark.parametrize(
+    ("spent_usd", "status"), [("0.5", "success"), ("0.500001", "refused"), ("", "refused")]
+)
+async def test_a_rule_on_spending_decides_by_the_sum_of_today_and_holds_if_it_is_unknown(
+    spent_usd: str, status: str
+) -> None:
+    rules = (
+        PolicyRule(action="deny", spent_above=Decimal("0.5")),
+        PolicyRule(action="allow"),
+    )
+    async with open_desk(*rules, spent_usd=spent_usd) as desk:
+        assert (await desk.result()).status == status
+        tools = [call.tool_name for call in desk.control.host_calls]
+    assert SPENT_TOOL in tools

@@ -10,6 +10,7 @@ from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.arbiter.call_execution import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
 from choir_agent.budgets.limits import TokenBudget
+from choir_agent.budgets.spending import SpendingReader
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.lanes.core_job import CoreJobFactory
 from choir_agent.lanes.core_job_manager import CoreJobManager
@@ -120,6 +121,7 @@ async def open_office() -> AsyncIterator[Office]:
             settings=settings,
             snapshots=SnapshotWriter(WorkingMemory()),
             failure_hints=FailureHints(control),
+            spending=SpendingReader(control),
         )
         purse = TokenBudget(log, settings)
         metered = MeteredModel(

@@ -12,6 +12,7 @@ from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.arbiter.call_execution import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
+from choir_agent.budgets.spending import SpendingReader
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.egress.call_connections import ConnectionAccounts
 from choir_agent.egress.relay import EgressRelay, open_relay
@@ -95,6 +96,7 @@ async def arbiter_behind(
         settings=FixedSettings(control.settings().model_copy(update={"policy": AgentPolicy()})),
         snapshots=SnapshotWriter(memory),
         failure_hints=FailureHints(client),
+        spending=SpendingReader(client),
         hosts=memory,
         connections=ConnectionAccounts(relay.route),
     )

@@ -11,15 +11,18 @@ import pytest
 from choir_common.clients.control import NatsUsageClient
 from choir_common.ids import new_id
 from choir_common.wire.events import BudgetGranted
+from choir_common.wire.messages import Empty
 from choir_common.wire.money import (
     RELEASE_TOOL,
     RESERVE_TOOL,
+    SPENT_TOOL,
     ModelUsage,
     MoneyReserved,
     ReleaseForMemory,
     ReleaseMoney,
     ReserveForMemory,
     ReserveMoney,
+    SpentToday,
     UsageReport,
     UsageReports,
 )
@@ -103,6 +106,25 @@ async def test_a_day_is_reserved_settled_refused_granted_and_survives_a_restart(
     granted = await reserve(hand, 1)
     assert granted.reservation
     assert (await reserve(hand, 0.000001)).limit_micro_usd == 2_000_000
+
+
+async def test_a_rule_on_spending_has_todays_sum_of_the_agent_and_explain_shows_it(
+    world: World,
+) -> None:
+    rule = {"action": "deny", "tools": ["choir.exec"], "spent_above": 0.5, "why": "enough"}
+    change_config(world, models__default__prices=PRICES, policy=[rule])
+    await apply(world)
+    hand = await begun(world)
+    explained = []
+    for dollars in ("0.5", "0.75"):
+        await spend(hand, 0.5 if dollars == "0.5" else 0.25, MoneyReserved())
+        answer = await use(hand, SPENT_TOOL, Empty())
+        assert SpentToday.model_validate(answer.output, strict=False).usd == Decimal(dollars)
+        call = {"tool": "choir.exec", "arguments": {"command": "ls"}}
+        explained.append((await world.post("/v1/agents/main/policy", json=call)).json())
+    assert [item["decision"]["action"] for item in explained] == ["allow", "deny"]
+    assert explained[0]["rules"][0]["unmet"] == ["spent_above"]
+    assert Decimal(explained[1]["spent_usd"]) == Decimal("0.75")
 
 
 async def test_a_repeated_request_reserves_once_and_a_release_gives_back(limited: World) -> None:

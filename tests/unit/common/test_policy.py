@@ -1,6 +1,7 @@
 """Rules on tool calls: which one decides, and what a call contacts."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from choir_common.policy import (
     check_rules,
     decide,
     find_destinations,
+    has_money_rules,
     unmet_conditions,
 )
 from choir_common.wire.model import JsonObject
@@ -33,7 +35,9 @@ def applies(asked: PolicyCall, **rule: Any) -> bool:
     return unmet_conditions(PolicyRule(**{"action": "deny", **rule}), asked, NOW) == []
 
 
-MAIL = call(arguments={"to": ["Ann <Ann@Example.com>"], "cc": ["bob@evil.org"]})
+MAIL = call(
+    spent_usd=Decimal(2), arguments={"to": ["Ann <Ann@Example.com>"], "cc": ["bob@evil.org"]}
+)
 PAGE = call("choir.web.browse", {"action": "open", "url": "https://Docs.Example.com./a?b"})
 
 
@@ -69,6 +73,8 @@ def test_destinations_come_from_the_arguments_of_built_in_tools() -> None:
         ({"arguments": {"subject": "?*"}}, False),
         ({"until": NOW + timedelta(seconds=1)}, True),
         ({"until": NOW}, False),
+        ({"spent_above": Decimal("1.5")}, True),
+        ({"spent_above": Decimal(2)}, False),
     ],
 )
 def test_each_condition_of_a_rule_counts(rule: dict[str, Any], expected: bool) -> None:
@@ -181,3 +187,13 @@ def test_mail_asks_by_default_and_a_rule_of_the_owner_is_stronger() -> None:
 def test_a_misspelt_condition_is_an_error_and_not_a_wider_rule() -> None:
     with pytest.raises(ValidationError):
         PolicyRule.model_validate_json('{"action": "allow", "host": ["example.com"]}')
+
+
+def test_an_unknown_sum_makes_rules_that_ask_or_deny_apply_and_none_that_allows() -> None:
+    unknown = call("choir.exec", {"command": "ls"})
+    limit = Decimal(1)
+    assert applies(unknown, action="ask", spent_above=limit)
+    assert applies(unknown, action="deny", spent_above=limit)
+    assert not applies(unknown, action="allow", spent_above=limit)
+    assert has_money_rules((PolicyRule(action="ask", spent_above=limit),))
+    assert not has_money_rules((PolicyRule(action="ask"),))

@@ -211,6 +211,12 @@ class MoneyReserved(WireModel):
     """The question to the user about the exhausted budget."""
 
 
+class SpentToday(WireModel):
+    """What an agent has spent today, in its time zone."""
+
+    usd: UsdAmount
+
+
 class ReleaseMoney(WireModel):
     """Host tool `choir.budget.release`: give back the reservation of a call that was not billed."""
 
@@ -234,6 +240,7 @@ class ReleaseForMemory(WireModel):
 
 RESERVE_TOOL = "choir.budget.reserve"
 RELEASE_TOOL = "choir.budget.release"
+SPENT_TOOL = "choir.budget.spent"
 
 
 class CostLine(WireModel):

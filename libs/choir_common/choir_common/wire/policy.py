@@ -6,6 +6,7 @@ from pydantic import Field, StringConstraints
 
 from choir_common.wire.grants import GrantView
 from choir_common.wire.model import AwareTime, JsonObject, Name, WireModel
+from choir_common.wire.money import UsdAmount, UsdLimit
 
 MAX_TOOL_NAME = 100
 Action = Literal["allow", "ask", "deny"]
@@ -49,6 +50,8 @@ class PolicyRule(WireModel):
     """Patterns of the path in the workspace that the call names."""
     arguments: dict[str, Pattern] = Field(default_factory=dict)
     """Patterns of arguments by name; other values than text are compared as JSON."""
+    spent_above: UsdLimit | None = None
+    """The agent has spent more US dollars than this today. If the sum is unknown, `ask` and `deny` apply."""
     until: AwareTime | None = None
     """The rule ends at this time."""
     why: str = Field(default="", max_length=300)
@@ -116,6 +119,8 @@ class ExplainedCall(WireModel):
     recipients: tuple[str, ...] = ()
     may_contact_others: bool = False
     """Whether the call can contact hosts that its arguments do not name."""
+    spent_usd: UsdAmount | None = None
+    """What the agent has spent today; None if no rule depends on it."""
     rules: tuple[RuleCheck, ...] = ()
     """All rules up to the one that applies."""
     new_hosts: tuple[str, ...] = ()

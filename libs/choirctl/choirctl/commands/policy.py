@@ -154,6 +154,8 @@ def _print(explanation: ExplainedCall) -> None:
         destinations.append("anything on the internet")
     if destinations:
         console.print(f"The call can contact: {', '.join(destinations)}.", markup=False)
+    if explanation.spent_usd is not None:
+        console.print(f"The agent has spent ${explanation.spent_usd:.2f} today.", markup=False)
     for check in explanation.rules:
         if check.unmet:
             unmet = ", ".join(check.unmet)

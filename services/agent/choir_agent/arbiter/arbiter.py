@@ -8,6 +8,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from typing import assert_never
 
 import structlog
@@ -36,6 +37,7 @@ from choir_agent.arbiter.rulings import (
 from choir_agent.arbiter.tool_policy import PolicyContext, ToolPolicy
 from choir_agent.budgets.limits import CALLS, BudgetExceeded, exhausted_event, tool_call_refusal
 from choir_agent.budgets.money import UNLIMITED, MoneyReserver
+from choir_agent.budgets.spending import SpendingReader
 from choir_agent.egress.call_connections import NO_PROXY, ConnectionAccounts
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.log_replicator import LogReplicator
@@ -107,6 +109,7 @@ class Arbiter:
         settings: SettingsSource,
         snapshots: SnapshotWriter,
         failure_hints: FailureHints,
+        spending: SpendingReader,
         money: MoneyReserver = UNLIMITED,
         hosts: HostSource = NoHosts(),  # noqa: B008 - has no state
         connections: ConnectionAccounts = NO_PROXY,
@@ -121,6 +124,8 @@ class Arbiter:
         self._snapshots = snapshots
         self._failure_hints = failure_hints
         self._money = money
+        self._spending = spending
+        self._spent_usd: Decimal | None = None
         self._taint_rule = TaintRule(hosts)
         self._host_rule = HostRule(hosts)
         self._connections = connections
@@ -197,6 +202,8 @@ class Arbiter:
         """
         open_calls = [state for state in calls if state.stage is not CallStage.DONE]
         try:
+            policy = self._settings.current().settings.policy
+            self._spent_usd = await self._spending.spent_today(policy)
             # Resolving a path reads the file system: keep it off the event loop.
             checked = await asyncio.to_thread(self._check, lane, open_calls)
             async with asyncio.TaskGroup() as tasks:
@@ -259,7 +266,8 @@ class Arbiter:
                 assert_never(ruling)
 
     def _apply_policy(self, lane: str, checked: CheckedCall) -> RuledCall:
-        return rule_call(self._settings.current().settings.policy, checked, lane)
+        policy = self._settings.current().settings.policy
+        return rule_call(policy, checked, lane, spent_usd=self._spent_usd)
 
     def _forbidden(
         self, lane: str, turn_id: str, checked: CheckedCall | RefuseCall, ruled: RuledCall | None

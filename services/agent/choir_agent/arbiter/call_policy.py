@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from choir_agent.arbiter.host_rule import NewHosts
 from choir_agent.arbiter.rulings import CheckedCall, Question
@@ -49,8 +50,10 @@ class RuledCall:
         return {"code": "denied_by_policy", "message": message, "rule": self.decision.rule}
 
 
-def rule_call(policy: AgentPolicy, checked: CheckedCall, lane: str) -> RuledCall:
-    """Return what the policy says about a call now."""
+def rule_call(
+    policy: AgentPolicy, checked: CheckedCall, lane: str, *, spent_usd: Decimal | None = None
+) -> RuledCall:
+    """Return what the policy says about a call now; the agent has spent `spent_usd` today."""
     tool, runtime = checked.tool.manifest.name, checked.tool.manifest.runtime
     call = PolicyCall(
         agent_id=policy.agent_id,
@@ -62,6 +65,7 @@ def rule_call(policy: AgentPolicy, checked: CheckedCall, lane: str) -> RuledCall
         destinations=find_destinations(
             tool, checked.arguments, has_network=bool(runtime.executable_hash) and runtime.network
         ),
+        spent_usd=spent_usd,
     )
     needs_approval = runtime.needs_approval
     return RuledCall(

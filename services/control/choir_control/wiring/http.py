@@ -131,7 +131,9 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
         approval_routes(approvals.store, approvals.service, approvals.proposals.worker),
         dm_routes(services.configuration, services.sessions.store, services.log.memory_settings),
         command_routes(services.configuration),
-        policy_routes(services.configuration, approvals.grants, services.hosts),
+        policy_routes(
+            services.configuration, approvals.grants, services.hosts, services.money.costs
+        ),
         person_routes(services.persons),
         audit_routes(
             verifier=services.log.audit.verifier,

@@ -148,7 +148,7 @@ class ControlServices:
             database=self.database,
             bus=self.bus,
             redactor=self.redactor,
-            budgets=self.money.budgets,
+            money=self.money,
         )
 
     def _make_sessions(self) -> SessionServices:

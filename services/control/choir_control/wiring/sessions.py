@@ -41,9 +41,9 @@ from choir_control.agents.sessions.workspace_usage import WorkspaceUsageService
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import LeaseStore
 from choir_control.log.signals.notifier import OutboxRescanner
-from choir_control.money.budgets import MoneyBudgetService
 from choir_control.settings import ControlSettings
 from choir_control.wiring.log import LogServices
+from choir_control.wiring.money import MoneyServices
 
 
 class HostToolServices:
@@ -57,7 +57,7 @@ class HostToolServices:
         database: Database,
         bus: Bus,
         redactor: Redactor,
-        budgets: MoneyBudgetService,
+        money: MoneyServices,
     ) -> None:
         self.memory = NatsMemoryClient(bus)
         self.memory_admin = NatsMemoryAdminClient(bus)
@@ -68,7 +68,7 @@ class HostToolServices:
             memory=self.memory_tools,
             browse=self.browse_tool,
             log_search=LogSearchTool(LogSearchStore(database)),
-            money=MoneyTools(budgets),
+            money=MoneyTools(money.budgets, money.costs),
         )
 
 

@@ -7,7 +7,7 @@ import structlog
 
 from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.model import JsonObject, WireModel
-from choir_common.wire.money import RELEASE_TOOL, RESERVE_TOOL
+from choir_common.wire.money import RELEASE_TOOL, RESERVE_TOOL, SPENT_TOOL
 from choir_common.wire.rpc import HOST_TOOL, HostToolRequest, HostToolResponse
 from choir_control.agents.host_tools.browse import BrowseTool
 from choir_control.agents.host_tools.log_search import LogSearchTool
@@ -48,6 +48,8 @@ class HostToolExecutor:
             # Not offered to models: the agent calls it for `choir.memory.query` with the store
             # `working`.
             HOST_TOOL: log_search.search,
+            # Not offered to models: the agent calls it for rules of its policy.
+            SPENT_TOOL: money.spent,
             # Not offered to models: the agent calls them for its model calls.
             RESERVE_TOOL: money.reserve,
             RELEASE_TOOL: money.release,
@@ -57,7 +59,7 @@ class HostToolExecutor:
     async def execute(self, lease: Lease, request: HostToolRequest) -> HostToolResponse:
         """Run one call and return its result; a ChoirError becomes a result with status "error"."""
         # Model calls must not wait for slow tools.
-        kind = "money" if request.tool_name in (RESERVE_TOOL, RELEASE_TOOL) else "tool"
+        kind = "money" if request.tool_name in (RESERVE_TOOL, RELEASE_TOOL, SPENT_TOOL) else "tool"
         slots = self._slots.setdefault(
             (lease.agent_id, kind), asyncio.Semaphore(CONCURRENT_PER_AGENT)
         )

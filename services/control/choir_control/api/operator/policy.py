@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from posixpath import normpath
 
 from fastapi import APIRouter, Request
@@ -10,7 +11,7 @@ from choir_common.egress.addresses import can_be_public
 from choir_common.grants import call_subject, covers
 from choir_common.hosts import is_known_host
 from choir_common.http.body import openapi_body, parse_request_body
-from choir_common.policy import PolicyCall, check_rules, decide, find_destinations
+from choir_common.policy import PolicyCall, check_rules, decide, find_destinations, has_money_rules
 from choir_common.wire.grants import GrantView
 from choir_common.wire.operator import Page
 from choir_common.wire.policy import (
@@ -25,11 +26,14 @@ from choir_control.agents.host_store import HostStore
 from choir_control.approvals.grant_store import GrantStore
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.servers import known_hosts
+from choir_control.money.costs import CostService
 
 OPERATOR = "operator"
 
 
-def policy_routes(configuration: ConfigService, grants: GrantStore, hosts: HostStore) -> APIRouter:
+def policy_routes(
+    configuration: ConfigService, grants: GrantStore, hosts: HostStore, costs: CostService
+) -> APIRouter:
     """Return the router of the policy."""
     router = APIRouter(tags=["policy"])
 
@@ -62,11 +66,16 @@ def policy_routes(configuration: ConfigService, grants: GrantStore, hosts: HostS
         """
         snapshot = configuration.current
         role = snapshot.role_in(snapshot.agent(agent_id).defaults.dm)
-        call = _policy_call(agent_id, role, await parse_request_body(request, ExplainCall))
+        rules, spent = snapshot.config.policy, None
+        if has_money_rules(rules):
+            spent = (await costs.spent_today(agent_id)).cost_usd
+        call = _policy_call(
+            agent_id, role, await parse_request_body(request, ExplainCall), spent_usd=spent
+        )
         allowed = (item.host for item in await hosts.list_allowed(agent_id))
         return _explain(
             call,
-            snapshot.config.policy,
+            rules,
             await grants.list_active(agent_id),
             (*known_hosts(snapshot.config), *allowed),
         )
@@ -74,7 +83,9 @@ def policy_routes(configuration: ConfigService, grants: GrantStore, hosts: HostS
     return router
 
 
-def _policy_call(agent_id: str, role: Role, call: ExplainCall) -> PolicyCall:
+def _policy_call(
+    agent_id: str, role: Role, call: ExplainCall, *, spent_usd: Decimal | None
+) -> PolicyCall:
     path = call.arguments.get("path")
     return PolicyCall(
         agent_id=agent_id,
@@ -86,6 +97,7 @@ def _policy_call(agent_id: str, role: Role, call: ExplainCall) -> PolicyCall:
         destinations=find_destinations(
             call.tool, call.arguments, has_network=not call.tool.startswith("choir.")
         ),
+        spent_usd=spent_usd,
     )
 
 
@@ -106,6 +118,7 @@ def _explain(
     subject = call_subject(call.agent_id, {"tool": call.tool, "input": call.arguments})
     return ExplainedCall(
         decision=decision,
+        spent_usd=call.spent_usd,
         hosts=destinations.hosts,
         recipients=destinations.recipients,
         may_contact_others=destinations.is_open or destinations.is_unclear,
