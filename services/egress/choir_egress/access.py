@@ -38,6 +38,13 @@ def check_host(
         destinations=Destinations(hosts=(name,)),
     )
     decision = decide(agent.rules, call, now, needs_approval=False)
+    if decision.action == "allow" and user.is_limited:
+        if is_known_host(name, user.hosts):
+            return
+        raise Forbidden(
+            f"{host} is not among the hosts that the manifest of {user.tool} names: "
+            f"{', '.join(user.hosts)}."
+        )
     if decision.action == "allow":
         is_allowed = decision.source == "config" or not can_be_public(name)
         configured = allowlist_of(agent, user, exceptions).entries

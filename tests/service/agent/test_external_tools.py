@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from choir_agent.egress.route import EgressAddress
 from choir_agent.tools.external_loader import load_external_tools
 from choir_agent.tools.external_tool import ExternalTool
 from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolFailed
+from choir_common.egress.credentials import ProxyIdentity, proxy_url
 from choir_common.errors import StartupError
 from choir_common.wire.model import JsonObject
 
+KEY = "ab" * 32
 CANARY = "canary-51ab-secret"
 ECHO = """
 import json, sys
@@ -54,7 +57,8 @@ class Place:
         return place
 
     def load(self, taken: tuple[str, ...] = ()) -> list[ExternalTool]:
-        return load_external_tools(self.choir, taken, ProgramRunner(self.workspace, "/tmp"))
+        programs = ProgramRunner(self.workspace, "/tmp", egress=EgressAddress("/none", KEY, 1))
+        return load_external_tools(self.choir, taken, programs)
 
     async def run(self, arguments: JsonObject | None = None, **context: object) -> JsonObject:
         [tool] = self.load()
@@ -72,6 +76,25 @@ async def test_a_tool_gets_its_input_and_call_id_and_its_object_is_the_output(pl
     output = await place.run({"city": "Bern"})
     assert output["given"] == {"call_id": "call_1", "input": {"city": "Bern"}}
     assert output["summary"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "user"),
+    [
+        (
+            ["*.weather.example"],
+            ProxyIdentity("weather.today", "call_1", ("*.weather.example",), True),
+        ),
+        ([], ProxyIdentity("weather.today", "call_1", ("named.example",))),
+    ],
+)
+async def test_the_hosts_of_a_manifest_are_the_only_ones_in_the_calls_credentials(
+    place: Place, hosts: list[str], user: ProxyIdentity
+) -> None:
+    program = 'import json, os; print(json.dumps({"url": os.environ["HTTPS_PROXY"]}))'
+    place.put(manifest(network=True, hosts=hosts), program)
+    output = await place.run(hosts=("named.example",))
+    assert output["url"] == proxy_url(KEY, user, "127.0.0.1", 1)
 
 
 async def test_a_tool_gets_the_secrets_its_manifest_names_and_its_log_is_kept_apart(

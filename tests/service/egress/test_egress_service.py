@@ -153,6 +153,20 @@ async def test_a_host_is_reached_that_the_agent_vouches_for_or_control_knows(pla
     assert "200 " in await place.ask(target)
 
 
+async def test_a_tool_reaches_the_hosts_of_its_manifest_only_unless_a_rule_denies_them(
+    place: Place,
+) -> None:
+    await place.egress.put(reaching_loopback(place, known_hosts=("known.example",)))
+    tool = ProxyIdentity("notes.sync", "call_1", ("127.*",), is_limited=True)
+    assert "200 " in await place.ask(f"CONNECT {NEW}:{place.trap.port}", tool)
+    for host in ("known.example", "localhost"):
+        refusal = await place.ask(f"CONNECT {host}:{place.trap.port}", tool)
+        assert "403 Forbidden" in refusal and "manifest of notes.sync" in refusal
+    rules = (PolicyRule(action="deny", tools=("notes.*",), hosts=("127.*",), why="not now"),)
+    await place.egress.put(reaching_loopback(place, rules=rules))
+    assert "not now" in await place.ask(f"CONNECT {NEW}:{place.trap.port}", tool)
+
+
 async def test_the_agent_takes_the_connections_of_a_call_once_and_a_command_cannot(
     place: Place,
 ) -> None:

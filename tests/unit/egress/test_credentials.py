@@ -22,6 +22,7 @@ def header(user: ProxyIdentity, key: str = KEY) -> str:
         ProxyIdentity(),
         ProxyIdentity("choir.exec", "call_1"),
         ProxyIdentity("choir.exec", "call_1", ("a.example", "b.example")),
+        ProxyIdentity("notes.sync", "call_1", ("*.example",), is_limited=True),
     ],
 )
 def test_a_user_is_known_by_its_password(user: ProxyIdentity) -> None:
@@ -47,7 +48,8 @@ def test_anything_else_is_nobody(wrong: str) -> None:
 
 def test_a_call_cannot_add_hosts_to_its_name() -> None:
     password = proxy_password(KEY, ProxyIdentity("choir.exec", "call_1", ("a.example",)))
-    for name in ("choir.exec~call_1~a.example,evil.example", "choir.exec~call_1"):
+    names = ("~a.example,evil.example", "", "~=a.example", "~*")
+    for name in (f"choir.exec~call_1{more}" for more in names):
         token = base64.b64encode(f"{name}:{password}".encode()).decode()
         assert authenticate(KEY, f"Basic {token}") is None
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 AGENT_USER = "agent"
 SEPARATOR = "~"
 HOST_SEPARATOR = ","
+LIMIT = "="
 MAX_CALL_ID = 80
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -25,7 +26,9 @@ class ProxyIdentity:
     """Empty for the agent itself."""
     call_id: str = ""
     hosts: tuple[str, ...] = ()
-    """Hosts that the agent lets this call reach although they are not among its known hosts."""
+    """Patterns of hosts that the agent lets this call reach although they are not among its known hosts."""
+    is_limited: bool = False
+    """Whether the call may reach no other hosts."""
 
     @property
     def name(self) -> str:
@@ -33,7 +36,9 @@ class ProxyIdentity:
         if not self.tool:
             return AGENT_USER
         call_id = plain_call_id(self.call_id)
-        hosts = f"{SEPARATOR}{HOST_SEPARATOR.join(self.hosts)}" if self.hosts else ""
+        limit = LIMIT if self.is_limited else ""
+        listed = f"{limit}{HOST_SEPARATOR.join(self.hosts)}"
+        hosts = f"{SEPARATOR}{listed}" if listed else ""
         return f"{self.tool}{SEPARATOR}{call_id}{hosts}"
 
 
@@ -69,8 +74,10 @@ def authenticate(key: str, header: str) -> ProxyIdentity | None:
         return None
     tool, _, call = name.partition(SEPARATOR)
     call_id, _, listed = call.partition(SEPARATOR)
-    hosts = tuple(listed.split(HOST_SEPARATOR)) if listed else ()
-    user = ProxyIdentity() if name == AGENT_USER else ProxyIdentity(tool, call_id, hosts)
+    names, is_limited = listed.removeprefix(LIMIT), listed.startswith(LIMIT)
+    hosts = tuple(names.split(HOST_SEPARATOR)) if names else ()
+    call_user = ProxyIdentity(tool, call_id, hosts, is_limited)
+    user = ProxyIdentity() if name == AGENT_USER else call_user
     # compare_digest takes the same time for any wrong password.
     is_right = hmac.compare_digest(proxy_password(key, user).encode(), password.encode())
     return user if is_right and user.name == name else None

@@ -42,6 +42,10 @@ class LlmSection(WireModel):
     """JSON Schema of the input, an object."""
 
 
+MAX_TOOL_HOSTS = 20
+HostPattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.*?-]{1,100}$")]
+
+
 class RuntimeSection(WireModel):
     """The part that the runtime uses."""
 
@@ -62,6 +66,8 @@ class RuntimeSection(WireModel):
     locks: tuple[LockTemplate, ...] = ()
     network: bool = False
     """Whether it may open connections; if false, the kernel enforces it."""
+    hosts: tuple[HostPattern, ...] = Field(default=(), max_length=MAX_TOOL_HOSTS)
+    """Patterns of the only hosts that it may reach; empty: any. These hosts are never new."""
     secret_resources: tuple[
         Literal["git_identity", "notion", "email", "search", "voice_profile"], ...
     ] = ()

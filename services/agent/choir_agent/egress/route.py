@@ -33,13 +33,14 @@ class EgressAddress:
         return KeyProxy(self.socket, self.key)
 
     def environment(
-        self, tool: str, call_id: str, hosts: tuple[str, ...] = ()
+        self, tool: str, call_id: str, hosts: tuple[str, ...] = (), *, is_limited: bool = False
     ) -> Mapping[str, str]:
         """Return the variables that lead a program of a tool call to the proxy.
 
-        It may reach `hosts` besides those that are known to the proxy.
+        It may reach `hosts` besides those that are known to the proxy; if it is limited, no others.
         """
-        url = proxy_url(self.key, ProxyIdentity(tool, call_id, hosts), LOOPBACK, self.relay_port)
+        user = ProxyIdentity(tool, call_id, hosts, is_limited)
+        url = proxy_url(self.key, user, LOOPBACK, self.relay_port)
         return {**_both_cases(dict.fromkeys(PROXY_VARIABLES, url)), **unproxied_hosts()}
 
 

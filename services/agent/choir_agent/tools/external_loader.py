@@ -143,6 +143,7 @@ def _manifest(read: ToolManifestFile, digest: str) -> ToolManifest:
             prompt_mask=runtime.prompt_mask,
             secret_resources=runtime.secret_resources,
             network=runtime.network,
+            hosts=runtime.hosts,
             version=runtime.version,
             executable_hash=digest,
         ),

@@ -53,7 +53,8 @@ class ExternalTool:
             with_git="git_identity" in runtime.secret_resources,
             offline=not runtime.network,
             tool=self.manifest.name,
-            hosts=context.hosts,
+            hosts=runtime.hosts or context.hosts,
+            is_limited=bool(runtime.hosts),
         )
         stdout, stderr = OutputCapture(MAX_RESULT_BYTES // 2), OutputCapture(MAX_LOGGED_BYTES // 2)
         try:

@@ -65,6 +65,8 @@ class RuntimeView:
     """Bytes of JSON; the result of a longer output is truncated and an artifact has all of it."""
     network: bool = True
     """Whether an external tool may open connections."""
+    hosts: tuple[str, ...] = ()
+    """Patterns of the only hosts that an external tool may reach; empty: any."""
     version: str = "1.0"
     executable_hash: str = ""
     """SHA-256 of an external tool's program; part of the hash that identifies the set of tools."""

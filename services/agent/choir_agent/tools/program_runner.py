@@ -36,7 +36,9 @@ class Program:
     tool: str = ""
     """Name of the tool, which the egress proxy checks; without one it has no proxy."""
     hosts: tuple[str, ...] = ()
-    """Hosts that it may reach besides those that are known to the egress proxy."""
+    """Patterns of hosts that it may reach besides those that are known to the egress proxy."""
+    is_limited: bool = False
+    """Whether it may reach these hosts only."""
     readable: tuple[str, ...] = ()
     """The only paths it may read, unless empty; relative ones are relative to its working directory."""
 
@@ -51,7 +53,7 @@ class ProxyEnvironment(Protocol):
     """Way to the egress proxy."""
 
     def environment(
-        self, tool: str, call_id: str, hosts: tuple[str, ...] = ()
+        self, tool: str, call_id: str, hosts: tuple[str, ...] = (), *, is_limited: bool = False
     ) -> Mapping[str, str]: ...
 
 
@@ -134,7 +136,9 @@ class ProgramRunner:
     def _proxy_variables(self, program: Program) -> Mapping[str, str]:
         if self._egress is None or not program.tool or program.offline:
             return {}
-        return self._egress.environment(program.tool, program.call_id, program.hosts)
+        return self._egress.environment(
+            program.tool, program.call_id, program.hosts, is_limited=program.is_limited
+        )
 
 
 async def _end_of(call: StartedCall, sinks: tuple[StreamSink, ...], timeout_s: float) -> int | None:
