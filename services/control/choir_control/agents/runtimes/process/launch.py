@@ -91,7 +91,7 @@ class ProcessLauncher:
         This must run in the event loop's thread: the kernel ties the parent-death signal to the forking
         thread.
         """
-        cgroup = await asyncio.to_thread(self._create_cgroup, spec.agent_id)
+        cgroup = await self._create_cgroup(spec.agent_id)
         stdin = _filled_pipe(_boot_line(spec))
         try:
             pump, output = await PipeReader.open(self._logs.writer(spec))
@@ -127,17 +127,18 @@ class ProcessLauncher:
         """Return whether agents get a private file tree; known after the first `prepare`."""
         return self._view is not None
 
-    def remove_cgroup(self, agent_id: str) -> None:
-        """Kill everything in an agent's cgroup and remove it; raises OSError. Blocks."""
+    async def remove_cgroup(self, agent_id: str) -> None:
+        """Kill everything in an agent's cgroup and remove it; raises OSError."""
         if self._cgroups is not None:
-            self._cgroups.remove(agent_id)
+            await asyncio.to_thread(self._cgroups.remove, agent_id)
 
-    def _create_cgroup(self, agent_id: str) -> list[str]:
+    async def _create_cgroup(self, agent_id: str) -> list[str]:
         """Create an agent's cgroup, if there are any; return the options that pass it to `confine`."""
         if self._cgroups is None:
             return []
         limits = AgentLimits(memory=self._limits.agent_memory, processes=self._limits.processes)
-        return ["--cgroup", str(self._cgroups.create(agent_id, limits))]
+        group = await asyncio.to_thread(self._cgroups.create, agent_id, limits)
+        return ["--cgroup", str(group)]
 
     def _find_cgroups(self) -> None:
         """Use the cgroup that is delegated to control; log which limits are in force, and why."""

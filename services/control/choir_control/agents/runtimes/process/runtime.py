@@ -207,7 +207,7 @@ class ProcessRuntime:
         if kill_count:
             # its launcher of tool calls is among them, unless it ended first
             log.debug("killed what an agent left behind", agent=agent_id, processes=kill_count)
-        await asyncio.to_thread(self._launcher.remove_cgroup, agent_id)
+        await self._launcher.remove_cgroup(agent_id)
         self._records.remove(agent_id)
 
     async def _kill(self, agent: ProcessAgent) -> None:
