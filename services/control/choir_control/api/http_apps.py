@@ -37,29 +37,40 @@ from choir_control.log.signals.streams import SignalStreams
 from choir_control.settings import ControlSettings
 
 
-@dataclass(frozen=True, slots=True)
 class AgentEndpoints:
     """The endpoints that an agent may call: the verbs and the signal stream. Both apps have them."""
 
-    leases: LeaseAuthenticator
-    api: AgentApi
-    signal_streams: SignalStreams
-    metrics: Metrics
-    limits: SessionRateLimiter
+    def __init__(
+        self,
+        *,
+        leases: LeaseAuthenticator,
+        api: AgentApi,
+        signal_streams: SignalStreams,
+        metrics: Metrics,
+        limits: SessionRateLimiter,
+    ) -> None:
+        self.metrics = metrics
+        self._leases = leases
+        self._limits = limits
+        self._verbs = api.table()
+        # Built once: FastAPI takes a millisecond to prepare a route.
+        self._routers = (
+            make_rpc_router(self._verbs),
+            make_signal_router(leases, signal_streams, limits),
+        )
 
     def add_to(self, app: FastAPI) -> None:
         """Add the endpoints to an application."""
-        verbs = self.api.table()
-        lease_scheme = [Depends(LEASE_TOKEN)]
-        app.include_router(make_rpc_router(verbs), dependencies=lease_scheme)
+        for router in self._routers:
+            app.include_router(router, dependencies=[Depends(LEASE_TOKEN)])
         # Middleware, not routes: heartbeats are too frequent for the framework's routing (decision
-        # 24). The routes above only describe the verbs in OpenAPI.
+        # 24). The routes of the verbs only describe them in OpenAPI.
         app.add_middleware(
-            RpcApp, leases=self.leases, table=verbs, limits=self.limits, metrics=self.metrics
-        )
-        app.include_router(
-            make_signal_router(self.leases, self.signal_streams, self.limits),
-            dependencies=lease_scheme,
+            RpcApp,
+            leases=self._leases,
+            table=self._verbs,
+            limits=self._limits,
+            metrics=self.metrics,
         )
 
 
