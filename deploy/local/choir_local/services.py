@@ -265,6 +265,11 @@ class EgressProgram(ServiceProgram):
     module = "choir_egress"
     depends_on = ()
 
+    @property
+    def endpoint(self) -> str:
+        """Return the address of its socket, which agents do not see."""
+        return f"{UNIX}{self._setup.home.egress_socket}"
+
 
 class ControlProgram(BusProgram):
     """Control."""
