@@ -1,6 +1,7 @@
 """Row R12: choird is killed in the middle of an update; after its next start the agent runs, old or new."""
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import AsyncIterator
@@ -108,7 +109,9 @@ async def test_an_update_that_is_cut_leaves_the_agent_running_with_the_old_image
     assert (await world.post("/v1/agents/main/start", json={})).status_code == 200
     assert await running_image(world) == old
     remote.commit({"identity/SOUL.md": "new"})
-    begun = (await world.post("/v1/agents/main/update")).json()["operation_id"]
+    # the response is lost if the first cut comes before it is sent
+    with contextlib.suppress(httpx2.RemoteProtocolError):
+        await world.post("/v1/agents/main/update")
     await asyncio.wait_for(drained, 120)
     assert first.returncode == KILLED
 
@@ -116,8 +119,8 @@ async def test_an_update_that_is_cut_leaves_the_agent_running_with_the_old_image
     drained = asyncio.create_task(second.communicate())
     try:
         await until_ready(world)
-        interrupted = (await world.get(f"/v1/operations/{begun}")).json()
-        assert interrupted["status"] == "interrupted", interrupted
+        interrupted = (await world.get("/v1/operations")).json()["items"][0]
+        assert (interrupted["kind"], interrupted["status"]) == ("agent update", "interrupted")
         found = await running_image(world)
         again = await operation(world, "/v1/agents/main/update")
         assert again["status"] == "succeeded", again

@@ -35,9 +35,9 @@ async def short_home() -> AsyncIterator[Path]:
 
 
 def socket_of(home: Path, service: str) -> Path:
-    """Return the socket of a service; that of the confined one has a directory of its own."""
-    directory = home / "socks" / "browser" if service == "browser" else home / "socks"
-    return directory / f"{service}.sock"
+    """Return the socket of a service."""
+    own = {"browser": "browser/browser.sock", "egress": "agents/egress/control.sock"}
+    return home / "socks" / own.get(service, f"{service}.sock")
 
 
 @contextlib.asynccontextmanager
