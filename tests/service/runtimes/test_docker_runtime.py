@@ -49,6 +49,8 @@ async def test_an_agent_gets_its_boot_line_and_then_the_end_of_input(waiting: st
         "workspace": "/workspace",
         "choir_dir": "/choir",
         "image_version": "",
+        "egress_socket": "",
+        "egress_key": "",
     }
     assert report["rest"] == ""
     assert report["directory"] == "/workspace"

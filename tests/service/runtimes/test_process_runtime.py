@@ -52,6 +52,8 @@ async def test_an_agent_gets_its_boot_line_and_then_the_end_of_input() -> None:
         "workspace": str(spec.workspace),
         "choir_dir": str(spec.choir_dir),
         "image_version": "",
+        "egress_socket": "",
+        "egress_key": "",
     }
     assert report["rest"] == ""
     assert report["pid"] == running.pid
