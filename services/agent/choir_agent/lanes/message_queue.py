@@ -30,7 +30,10 @@ class _Entry:
 
 
 class MessageQueue:
-    """Queue of the edge lane; `async with` ends its transcriptions."""
+    """Queue of the edge lane; `async with` begins its transcriptions, and ends them.
+
+    Messages arrive before the agent has the key of the transcription.
+    """
 
     def __init__(self, notes: VoiceNotes, wake: asyncio.Event) -> None:
         self._notes = notes
@@ -38,9 +41,12 @@ class MessageQueue:
         self._entries: deque[_Entry] = deque()
         self._has_space = asyncio.Event()
         self._has_space.set()
+        self._has_begun = False
         self._closed = False
 
     async def __aenter__(self) -> Self:
+        self._has_begun = True
+        self._start_transcriptions()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -101,6 +107,8 @@ class MessageQueue:
         return entry.transcription.result()
 
     def _start_transcriptions(self) -> None:
+        if not self._has_begun:
+            return
         running = sum(
             entry.transcription is not None and not entry.is_ready for entry in self._entries
         )
