@@ -62,12 +62,17 @@ class DiskCounter:
                         seen += 1
                         if seen % ENTRIES_PER_STEP == 0:
                             yield
-                        status = entry.stat(follow_symlinks=False)
+                        # A file that was deleted meanwhile must not end the count of its directory: the
+                        # next count would then look like growth.
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                        except FileNotFoundError:
+                            continue
                         if stat.S_ISDIR(status.st_mode):
                             waiting.append(entry.path)
                         self._add(status)
             except OSError:
-                continue  # deleted meanwhile, or not readable
+                continue  # a directory that was deleted meanwhile, or is not readable
 
     def _add(self, status: os.stat_result) -> None:
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
