@@ -22,6 +22,7 @@ from choir_control.images.repositories.source import RepositorySource
 FETCH_TIMEOUT_S = 120.0
 ROOT = Path("/")
 DEFAULT_TIMEOUT_S = 30.0
+CHILDREN_GRACE_S = 1.0
 END_GRACE_S = 10.0
 MAX_OUTPUT_BYTES = 32 << 20
 MAX_ERROR_CHARS = 600
@@ -227,21 +228,31 @@ async def _end(process: Process) -> None:
     """End git and its child processes when a call is cut short.
 
     SIGTERM first: git then removes its lock files. After SIGKILL they stay, and later calls fail on
-    them.
+    them. Processes that git started (ssh, receive-pack) have lock files of their own. They end when git
+    has ended; only those that do not get the signal, because git may miss a file that it has just created.
     """
     if process.returncode is not None:
         return
     try:
+        process.terminate()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CHILDREN_GRACE_S):
+                await _wait_for_group(process)
+            return
         _signal_group(process, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_GRACE_S):
-                await process.wait()
-                # processes that git started (ssh, receive-pack) have lock files of their own
-                while _signal_group(process, 0):  # noqa: ASYNC110 - nothing tells when they end
-                    await asyncio.sleep(0.01)
+                await _wait_for_group(process)
     finally:
         _signal_group(process, signal.SIGKILL)
         await asyncio.shield(process.wait())
+
+
+async def _wait_for_group(process: Process) -> None:
+    """Wait until git and all that it started have ended."""
+    await process.wait()
+    while _signal_group(process, 0):  # noqa: ASYNC110 - nothing tells when they end
+        await asyncio.sleep(0.01)
 
 
 def _signal_group(process: Process, number: int) -> bool:
