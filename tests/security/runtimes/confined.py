@@ -82,9 +82,11 @@ def stand_in_control(home: Path, code: str) -> tuple[str, ...]:
     script = f"""
 import asyncio, os, sys
 from pathlib import Path
+import structlog
 from choir_control.agents.runtimes.port import LaunchSpec
 from choir_control.agents.runtimes.process.cgroups import AgentCgroups
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 async def main():
     home = Path({str(home)!r})
     for part in ('ws', 'choir', 's'):
