@@ -135,6 +135,14 @@ async def test_a_commit_cut_off_at_any_wait_lands_once_after_the_next_start(
         at += EVERY
 
 
+async def test_a_lock_file_of_a_killed_git_stops_no_later_change(scene: Scene) -> None:
+    first = await scene.approve("repo_change", scene.propose(FILES))
+    assert (await scene.worked_off(first)).state == "applied"
+    (scene.home / "repos/proposals/main/index.lock").touch()
+    second = await scene.approve("skill", SKILL)
+    assert (await scene.worked_off(second)).state == "applied"
+
+
 @pytest.mark.parametrize("which", ["main", "proposal"])
 async def test_a_ref_that_moves_at_any_wait_never_gets_what_was_not_shown_and_loses_nothing(
     scene: Scene, which: str

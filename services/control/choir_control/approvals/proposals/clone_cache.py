@@ -13,6 +13,7 @@ from choir_control.approvals.proposals.commit_builder import CommitAuthor, Commi
 from choir_control.approvals.store import Approval
 from choir_control.configuration.current import ConfigService
 from choir_control.images.repositories.credentials import GitCredentials
+from choir_control.images.repositories.leftovers import clear_leftovers
 from choir_control.images.repositories.source import RepositorySource, configured_source
 
 DEFAULT_AUTHOR = ("Choir", "choir@localhost")
@@ -58,9 +59,11 @@ class CloneCache:
                 "have it proposed again."
             )
         async with self._locks.of(agent_id):
+            directory = self._top / agent_id
+            await asyncio.to_thread(clear_leftovers, directory)
             try:
                 yield CommitBuilder(
-                    self._top / agent_id,
+                    directory,
                     source,
                     environment=self._environment,
                     credentials=self._keys,

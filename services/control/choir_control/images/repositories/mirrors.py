@@ -20,6 +20,7 @@ from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.config_api import ChangeKind, RepoFile
 from choir_control.images.repositories.credentials import GitCredentials
 from choir_control.images.repositories.git import FETCH_TIMEOUT_S, Git
+from choir_control.images.repositories.leftovers import clear_leftovers
 from choir_control.images.repositories.source import FOLDER_CONTENTS, GLOBAL_OWNER, RepositorySource
 from choir_control.images.repositories.tree import (
     RepositoryTree,
@@ -47,7 +48,6 @@ CHANGE_KINDS: Mapping[str, ChangeKind] = {
     "M": "changed",
     "T": "changed",
 }
-TEMPORARY_FILES = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_objdir-*")
 
 
 async def commit_folder(
@@ -198,7 +198,7 @@ class Mirrors:
 
     async def _update(self, source: RepositorySource, within_s: float) -> None:
         directory = self.directory_of(source.owner)
-        await asyncio.to_thread(_clear_leftovers, directory)
+        await asyncio.to_thread(clear_leftovers, directory)
         # a mirror that git cannot read is created again
         if not await self._is_sound(directory):
             await asyncio.to_thread(_prepare_directory, directory)
@@ -235,16 +235,6 @@ class Mirrors:
 
 def _texts(listing: bytes) -> list[str]:
     return [part.decode("utf-8", "replace") for part in listing.split(b"\0")[:-1]]
-
-
-def _clear_leftovers(directory: Path) -> None:
-    """Remove the files of a git process that was killed; nothing else writes here, so none is in use."""
-    for pattern in TEMPORARY_FILES:
-        for path in directory.glob(pattern):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
 
 
 def _prepare_directory(directory: Path) -> None:
