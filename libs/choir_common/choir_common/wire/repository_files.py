@@ -43,7 +43,8 @@ class LlmSection(WireModel):
 
 
 MAX_TOOL_HOSTS = 20
-HostPattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.*?-]{1,100}$")]
+HOST_PATTERN_PATTERN = r"^[a-z0-9.*?-]{1,100}$"
+HostPattern = Annotated[str, StringConstraints(pattern=HOST_PATTERN_PATTERN)]
 
 
 class RuntimeSection(WireModel):

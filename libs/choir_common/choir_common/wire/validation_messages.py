@@ -8,7 +8,12 @@ from pydantic_core import ErrorDetails
 from choir_common.addresses import ADDRESS_RULES
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
 from choir_common.wire.model import RESOURCE_NAME_PATTERN, UUID_PATTERN
-from choir_common.wire.repository_files import LOCK_PATTERN, SKILL_NAME_PATTERN, TOOL_NAME_PATTERN
+from choir_common.wire.repository_files import (
+    HOST_PATTERN_PATTERN,
+    LOCK_PATTERN,
+    SKILL_NAME_PATTERN,
+    TOOL_NAME_PATTERN,
+)
 from choir_common.wire.speech_config import DIRECTORY_PATTERN, LANGUAGE_PATTERN
 
 _RULES = {
@@ -32,6 +37,9 @@ _RULES = {
     LOCK_PATTERN: (
         "a lock is `workspace`, `browser_tab`, `choirtmp`, `file:{path}`, or `mem:`, `repo:`, "
         "`net:` or `ext:` with a name of lower-case letters, digits, `_` and `-`"
+    ),
+    HOST_PATTERN_PATTERN: (
+        "a host is a name in lower case, such as `api.example.com`; `*` and `?` stand for other characters"
     ),
     LANGUAGE_PATTERN: "a language is its ISO 639 code, such as `de`",
     DIRECTORY_PATTERN: "a directory is an absolute path, or starts with `~`",
