@@ -15,9 +15,8 @@ import httpx2
 
 from choir_agent.egress.relay import EgressRelay, open_relay
 from choir_common.wire.egress import AgentEgress
-from choir_common.wire.rpc import AgentStartParameters
 from tests.bench.figures import percentile
-from tests.support.egress import KEY, EgressProcess, running_egress
+from tests.support.egress import KEY, EgressProcess, boot_parameters, running_egress
 from tests.support.ports import free_port
 from tests.support.service_process import short_home
 
@@ -90,17 +89,7 @@ def _figures(kind: str, direct_ms: list[float], proxied_ms: list[float]) -> dict
 
 
 def _relay(egress: EgressProcess) -> EgressRelay:
-    boot = AgentStartParameters(
-        agent_id="main",
-        session_id="ses_1",
-        epoch=1,
-        lease_token="t",
-        endpoint="unix:///none",
-        workspace="/",
-        choir_dir="/",
-        egress_socket=str(egress.proxy_socket()),
-        egress_key=KEY,
-    )
+    boot = boot_parameters(egress)
     relay = open_relay(boot)
     assert relay is not None
     return relay

@@ -10,6 +10,7 @@ import httpx2
 
 from choir_common.http.client import make_client
 from choir_common.wire.egress import AgentEgress, EgressTable
+from choir_common.wire.rpc import AgentStartParameters
 from tests.support.service_process import ServiceProcess
 
 KEY = "ab" * 32
@@ -60,6 +61,21 @@ class EgressProcess:
         async with make_client(self.service.endpoint) as client:
             body = EgressTable(agents=agents).model_dump_json()
             return await client.put("/v1/agents", content=body)
+
+
+def boot_parameters(egress: EgressProcess) -> AgentStartParameters:
+    """Return the parameters of an agent that uses the proxy; it has no control."""
+    return AgentStartParameters(
+        agent_id="main",
+        session_id="ses_1",
+        epoch=1,
+        lease_token="t",
+        endpoint="unix:///none",
+        workspace="/",
+        choir_dir="/",
+        egress_socket=str(egress.proxy_socket()),
+        egress_key=KEY,
+    )
 
 
 @contextlib.asynccontextmanager

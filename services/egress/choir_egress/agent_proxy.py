@@ -19,6 +19,7 @@ from choir_common.egress.http_head import (
     parse_target,
     read_head,
 )
+from choir_common.egress.responses import write_response
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest, RateLimited
 from choir_common.wire.connections import ConnectionDecision
 from choir_common.wire.egress import CALLS_PATH, AgentEgress
@@ -107,12 +108,12 @@ class AgentProxy:
             return
         user = authenticate(self.agent.key, head.get("proxy-authorization") or "")
         if user is None:
-            await _respond(client[1], "407 Proxy Authentication Required", "", _CHALLENGE)
+            await write_response(client[1], "407 Proxy Authentication Required", "", _CHALLENGE)
             return
         method, uri, _ = head.start
         if uri.startswith(CALLS_PATH) and not user.tool:
             body = self._calls.take(uri.removeprefix(CALLS_PATH)).model_dump_json()
-            await _respond(client[1], "200 OK", body, "Cache-Control: no-store")
+            await write_response(client[1], "200 OK", body, "Cache-Control: no-store")
             return
         target = parse_target(method, uri)
         account = ProxyConnection(self.agent.agent_id, user, target.host, target.port)
@@ -200,14 +201,4 @@ async def _refuse(writer: asyncio.StreamWriter, error: ChoirError) -> None:
             status = "429 Too Many Requests"
         case _:
             status = "502 Bad Gateway"
-    await _respond(writer, status, error.message, f"{REASON_FIELD}: {error.code}")
-
-
-async def _respond(writer: asyncio.StreamWriter, status: str, text: str, field_line: str) -> None:
-    body = text.encode()
-    writer.write(
-        f"HTTP/1.1 {status}\r\n{field_line}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
-        + body
-    )
-    await writer.drain()
+    await write_response(writer, status, error.message, f"{REASON_FIELD}: {error.code}")

@@ -19,7 +19,7 @@ from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.streams import OutputCapture
 from choir_common.wire.egress import AgentEgress
 from choir_common.wire.rpc import AgentStartParameters
-from tests.support.egress import KEY, TrapServer, running_egress, running_trap
+from tests.support.egress import KEY, TrapServer, boot_parameters, running_egress, running_trap
 from tests.support.service_process import short_home
 
 T = TypeVar("T")
@@ -51,17 +51,7 @@ async def place() -> AsyncIterator[Place]:
         allowed = (f"localhost:{trap.port}",)
         agent = AgentEgress(agent_id="main", key=KEY, own_hosts=allowed, tool_hosts=allowed)
         async with running_egress(home, agent) as egress:
-            boot = AgentStartParameters(
-                agent_id="main",
-                session_id="ses_1",
-                epoch=1,
-                lease_token="t",
-                endpoint="unix:///none",
-                workspace="/",
-                choir_dir="/",
-                egress_socket=str(egress.proxy_socket()),
-                egress_key=KEY,
-            )
+            boot = boot_parameters(egress)
             relay = open_relay(boot)
             assert relay is not None
             async with relay.serving():

@@ -22,7 +22,6 @@ from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_common.egress.key_placeholders import key_placeholder
 from choir_common.wire.egress import AgentEgress, ProxiedKey
 from choir_common.wire.model_config import ModelApi
-from choir_common.wire.rpc import AgentStartParameters
 from choir_models.model import NO_LISTENER, ModelFailed, OutputListener, Prompt
 from choir_models.registry import ADAPTERS, ModelRegistry
 from choir_testing.providers.ollama import FakeOllama
@@ -34,7 +33,7 @@ from tests.service.agent.test_git_access import CHANGE, current
 from tests.service.agent.web_calls import use, with_notion, with_search
 from tests.service.models.history import Recorder
 from tests.service.models.provider_matrix import every_provider
-from tests.support.egress import KEY, EgressProcess, running_egress
+from tests.support.egress import KEY, EgressProcess, boot_parameters, running_egress
 from tests.support.fake_web_services import KEY as SERVICE_KEY
 from tests.support.fake_web_services import fake_brave, fake_notion
 from tests.support.service_process import short_home
@@ -63,20 +62,6 @@ class Place:
         assert (await self.egress.put(agent)).is_success
 
 
-def boot_of(egress: EgressProcess) -> AgentStartParameters:
-    return AgentStartParameters(
-        agent_id="main",
-        session_id="ses_1",
-        epoch=1,
-        lease_token="t",
-        endpoint="unix:///none",
-        workspace="/",
-        choir_dir="/",
-        egress_socket=str(egress.proxy_socket()),
-        egress_key=KEY,
-    )
-
-
 @asynccontextmanager
 async def git_place() -> AsyncIterator[HttpsGit]:
     """Serve a repository over HTTPS."""
@@ -91,7 +76,7 @@ async def place() -> AsyncIterator[Place]:
     async with short_home() as home, git_place() as server:
         agent = AgentEgress(agent_id="main", key=KEY)
         async with running_egress(home, agent, trusted=server.certificate) as egress:
-            relay = open_relay(boot_of(egress))
+            relay = open_relay(boot_parameters(egress))
             assert relay is not None
             async with relay.serving():
                 yield Place(egress, relay, server)

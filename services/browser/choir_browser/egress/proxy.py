@@ -26,6 +26,7 @@ from choir_common.egress.http_head import (
     parse_target,
     read_head,
 )
+from choir_common.egress.responses import write_response
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest, RateLimited, Unavailable
 
 log = structlog.get_logger("choir.browser.guard")
@@ -140,7 +141,7 @@ class EgressProxy:
             return
         holder = self._holder_of(head)
         if holder is None:
-            await _respond(client[1], "407 Proxy Authentication Required", "", _CHALLENGE)
+            await write_response(client[1], "407 Proxy Authentication Required", "", _CHALLENGE)
             return
         if holder.open >= self._rates.connections:
             await _refuse(client[1], holder, _TOO_MANY)
@@ -208,14 +209,4 @@ async def _refuse(writer: asyncio.StreamWriter, holder: _AgentTraffic, error: Ch
             status = "502 Bad Gateway"
     if not isinstance(error, Unavailable | InvalidRequest):
         holder.refusals.append(error)
-    await _respond(writer, status, error.message, f"{GUARD_HEADER}: {error.code}")
-
-
-async def _respond(writer: asyncio.StreamWriter, status: str, text: str, field_line: str) -> None:
-    body = text.encode()
-    writer.write(
-        f"HTTP/1.1 {status}\r\n{field_line}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
-        + body
-    )
-    await writer.drain()
+    await write_response(writer, status, error.message, f"{GUARD_HEADER}: {error.code}")
