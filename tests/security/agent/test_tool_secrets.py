@@ -76,7 +76,8 @@ async def test_a_tools_key_is_in_no_event_no_file_and_no_log() -> None:
             ended = [p for p in control.payloads() if isinstance(p, ToolResultCommitted)]
         found = everything(control)
     assert [result.status for result in ended].count("success") == 3
-    assert [result.tool for result in ended if result.artifact_ref] == ["tell.tale"]
+    # `ps` is long enough for a file of its own on some machines
+    assert "tell.tale" in [result.tool for result in ended if result.artifact_ref]
     assert all(asked.headers["x-subscription-token"] == KEY for asked in brave.asked)
     assert b"[redacted]" in found
     for form in (KEY, base64.b64encode(KEY.encode()).decode().rstrip("="), quote(KEY, safe="")):
