@@ -30,6 +30,7 @@ from tests.bench.long_session import compacting_config, measure_long_session
 from tests.bench.memory_usage import measure_memory
 from tests.bench.prompt_prefix import prefix_shares, talk_and_measure, uncompacted_config
 from tests.bench.throughput import fifty_agents_config, measure_throughput
+from tests.bench.tool_calls import measure_calls, measure_container_calls
 from tests.bench.turns import measure_turns
 from tests.support.stack import ConsoleUser, EmbeddedStack, console_user, running_stack
 
@@ -104,6 +105,15 @@ def browsing(results: BenchResults) -> None:
         results.left_out["browser"] = error.message
 
 
+def tool_calls(results: BenchResults) -> None:
+    """Measure tool calls in both runtimes, or record why containers were skipped."""
+    results.calls["process"] = asyncio.run(measure_calls())
+    try:
+        results.calls["container"] = asyncio.run(measure_container_calls())
+    except Unavailable as error:
+        results.left_out["calls in a container"] = error.message
+
+
 def show(results: BenchResults) -> None:
     """Print the figures as tables, and the skipped measurements."""
     console = Console()
@@ -119,6 +129,8 @@ def show(results: BenchResults) -> None:
     for pace, busy in results.busy_edge.items():
         title = f"edge lane, 4 core jobs at work ({pace} a step) and 1 hanging"
         singles.append((title, asdict(busy)))
+    for runtime, figures in results.calls.items():
+        singles.append((f"`true` as a tool call and launched plainly, {runtime}", figures))
     if results.long_session is not None:
         singles.append(("plain turns, early and late", asdict(results.long_session)))
     if results.first_token is not None:
@@ -172,6 +184,7 @@ def main() -> None:
     browsing(results)
     results.gateway = asyncio.run(measure_gateway())
     results.egress = asyncio.run(measure_egress())
+    tool_calls(results)
     if not options.quick:
         with running_stack(prepare=fifty_agents_config, like_user=True) as stack:
             results.throughput = asyncio.run(measure_throughput(stack))

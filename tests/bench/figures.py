@@ -182,6 +182,8 @@ class BenchResults:
     """With a fake Telegram: the latency that the gateway adds to a message, and messages per second."""
     egress: dict[str, float] = field(default_factory=dict)
     """Model requests directly and through the egress proxy, over one connection and over new ones."""
+    calls: dict[str, dict[str, float]] = field(default_factory=dict)
+    """A command in a domain of its own and launched plainly; keyed by the agent's runtime."""
     rss_mb: dict[str, float] = field(default_factory=dict)
     start_s: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,18 @@ async def test_the_environment_is_clean(tmp_path: Path) -> None:
         del os.environ["H4_CANARY"]
     assert "canary" not in out
     assert f"HOME={tmp_path}" in out
+
+
+async def test_a_program_blocks_no_signals_and_does_not_ignore_common_ones(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _, out, _ = await run(ProgramRunner(tmp_path, "/tmp"), "cat /proc/self/status")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    masks = dict(line.split(":\t") for line in out.splitlines() if line.startswith("Sig"))
+    assert int(masks["SigBlk"], 16) == 0
+    common = (signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM)
+    assert int(masks["SigIgn"], 16) & sum(1 << (number - 1) for number in common) == 0
 
 
 @pytest.mark.parametrize("detach", ["", "setsid "])

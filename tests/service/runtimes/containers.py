@@ -34,11 +34,11 @@ def connect() -> Any:
 
 
 @contextlib.contextmanager
-def image_that_runs(code: str) -> Iterator[str]:
+def image_that_runs(code: str, base: str = PYTHON_IMAGE) -> Iterator[str]:
     """Make an image whose program is `code` after the prelude."""
     client = connect()
     command = json.dumps(["python", "-c", PRELUDE + code])
-    dockerfile = f"FROM {PYTHON_IMAGE}\nCMD {command}\n".encode()
+    dockerfile = f"FROM {base}\nCMD {command}\n".encode()
     image, _ = client.images.build(fileobj=io.BytesIO(dockerfile), rm=True)
     try:
         yield str(image.id)

@@ -114,15 +114,23 @@ class Kernel:
 
         With `user`, become this user and group, too.
         """
+        self.limit_capabilities()
+        if user:
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+        self.drop_held_capabilities()
+
+    def limit_capabilities(self) -> None:
+        """Let no program regain capabilities at exec; this process keeps those that it holds."""
         for capability in range(LAST_CAPABILITY + 1):
             try:
                 self.prctl(PR_CAPBSET_DROP, capability)
             except OSError:
                 break  # past the kernel's last capability, or none is held that could be regained
-        if user:
-            os.setgroups([])
-            os.setresgid(user, user, user)
-            os.setresuid(user, user, user)
+
+    def drop_held_capabilities(self) -> None:
+        """Drop the capabilities that this process holds."""
         self.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
         header = CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
         self.call("capset", header, bytes(24))

@@ -29,7 +29,12 @@ from choir_agent.call_launcher.call_cgroup import create_call_cgroup
 from choir_agent.call_launcher.domain import CallDomain, prepare_domain
 from choir_agent.call_launcher.limits import CallLimits
 from choir_agent.call_launcher.messages import CallReply, receive_request
-from choir_agent.call_launcher.supervisor import Supervisor, kill_children, list_children
+from choir_agent.call_launcher.supervisor import (
+    Supervisor,
+    do_nothing,
+    kill_children,
+    list_children,
+)
 from choir_common.confinement import landlock
 from choir_common.confinement.kernel import (
     CLONE_NEWNET,
@@ -69,7 +74,11 @@ class Launcher:
 
     def serve(self) -> None:
         """Serve until the agent closes the connection."""
+        # Programs then start with the defaults: executing resets signals with handlers, not ignored ones.
+        for number in (signal.SIGPIPE, signal.SIGINT):
+            signal.signal(number, do_nothing)
         signal.signal(signal.SIGCHLD, self._reap)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         # Collecting garbage writes to every object, and so copies the memory that children share.
         gc.disable()
         gc.freeze()
@@ -115,6 +124,8 @@ class Launcher:
             reply = CallReply(error_number=number or errno.EINVAL, error=str(error))
         try:
             channel.sendall(reply.encode())
+            # The agent need not wait until the memory of this process is freed.
+            channel.shutdown(socket.SHUT_WR)
         finally:
             os._exit(0)
 

@@ -32,7 +32,6 @@ from choir_common.confinement.kernel import (
 FIRST_OTHER_FILE = STANDARD_STREAMS
 # Each pass finds the children of the processes that the previous pass killed.
 MAX_PASSES = 200
-CHANGED_SIGNALS = (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT)
 
 
 class Supervisor:
@@ -62,7 +61,7 @@ class Supervisor:
             self._kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
         if self._domain.namespaces:
             self._kernel.mount_proc(MS_RDONLY)
-            self._kernel.drop_capabilities()
+            self._kernel.drop_held_capabilities()
         disk = DiskWatcher(
             directories=request.directories,
             limits=DiskLimits(size=request.max_bytes, files=request.max_files),
@@ -128,9 +127,6 @@ class Supervisor:
         for number, source in enumerate(sources):
             os.dup2(source, number, inheritable=number < FIRST_OTHER_FILE)
         os.closerange(FIRST_OTHER_FILE + 1, os.sysconf("SC_OPEN_MAX"))
-        for number in CHANGED_SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if request.is_full:
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         self._domain.restrict(
@@ -177,7 +173,7 @@ def _child_signals() -> Iterator[int]:
     """Yield a descriptor that can be read whenever a child has ended."""
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _ignore)
+    signal.signal(signal.SIGCHLD, do_nothing)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     try:
         yield reader
@@ -187,8 +183,8 @@ def _child_signals() -> Iterator[int]:
         os.close(writer)
 
 
-def _ignore(*_: object) -> None:
-    """Do nothing: the wakeup descriptor tells of the signal, which a handler must not lose."""
+def do_nothing(*_: object) -> None:
+    """Handle a signal that needs no action, but must not be ignored: programs inherit ignored signals."""
 
 
 def _reap() -> Iterator[tuple[int, int]]:
@@ -206,6 +202,7 @@ def kill_descendants(program: int, *, in_namespace: bool) -> None:
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.waitpid(-1, 0)
+        return
     # At once, so that a group that forks all the time has no chance.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(program, signal.SIGKILL)
