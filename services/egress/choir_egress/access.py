@@ -4,9 +4,10 @@ from datetime import datetime
 
 from choir_common.egress.addresses import Allowlist, can_be_public, parse_allowlist
 from choir_common.egress.credentials import ProxyIdentity
-from choir_common.errors import Forbidden
+from choir_common.errors import ChoirError, Forbidden, Unavailable
 from choir_common.hosts import is_known_host
 from choir_common.policy import Destinations, PolicyCall, decide
+from choir_common.wire.connections import ConnectionDecision
 from choir_common.wire.egress import AgentEgress
 
 CONFIGURED = "config.json"
@@ -59,6 +60,17 @@ def check_host(
         f"The owner's policy does not let {user.tool} reach {host}{reason}. Only the owner can "
         "change that, with a rule in `policy` that allows this host."
     )
+
+
+def decision_for(error: ChoirError) -> ConnectionDecision:
+    """Return the decision with which a connection is counted that ended with this error."""
+    match error:
+        case NewHost():
+            return "new_host"
+        case Unavailable():
+            return "failed"
+        case _:
+            return "refused"
 
 
 def allowlist_of(agent: AgentEgress, user: ProxyIdentity, exceptions: Allowlist) -> Allowlist:

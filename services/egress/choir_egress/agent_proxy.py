@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import structlog
 
@@ -19,11 +20,10 @@ from choir_common.egress.http_head import (
     parse_target,
     read_head,
 )
-from choir_common.egress.responses import write_response
-from choir_common.errors import ChoirError, Forbidden, InvalidRequest, RateLimited
-from choir_common.wire.connections import ConnectionDecision
+from choir_common.egress.responses import write_refusal, write_response
+from choir_common.errors import ChoirError, Forbidden
 from choir_common.wire.egress import CALLS_PATH, AgentEgress
-from choir_egress.access import NewHost, allowlist_of, check_host
+from choir_egress.access import allowlist_of, check_host, decision_for
 from choir_egress.call_accounts import CallAccounts
 from choir_egress.keyed_requests import KeyedRequests
 from choir_egress.proxied_keys import find_server, has_placeholder
@@ -108,12 +108,13 @@ class AgentProxy:
             return
         user = authenticate(self.agent.key, head.get("proxy-authorization") or "")
         if user is None:
-            await write_response(client[1], "407 Proxy Authentication Required", "", _CHALLENGE)
+            status = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
+            await write_response(client[1], status, "", _CHALLENGE)
             return
         method, uri, _ = head.start
         if uri.startswith(CALLS_PATH) and not user.tool:
             body = self._calls.take(uri.removeprefix(CALLS_PATH)).model_dump_json()
-            await write_response(client[1], "200 OK", body, "Cache-Control: no-store")
+            await write_response(client[1], HTTPStatus.OK, body, "Cache-Control: no-store")
             return
         target = parse_target(method, uri)
         account = ProxyConnection(self.agent.agent_id, user, target.host, target.port)
@@ -122,12 +123,12 @@ class AgentProxy:
                 return
             upstream = await self._dial(account)
         except ChoirError as error:
-            decision: ConnectionDecision = "new_host" if isinstance(error, NewHost) else "refused"
-            self._calls.add(account, decision)
+            decision = decision_for(error)
+            self._calls.count(account, decision)
             self._traffic.record_refusal(account, decision, error.message)
-            await _refuse(client[1], error)
+            await write_refusal(client[1], error, REASON_FIELD)
             return
-        self._calls.add(account, "allowed")
+        self._calls.count(account, "allowed")
         await self._forward(head, target.path, account=account, client=client, upstream=upstream)
 
     async def _forward_with_key(
@@ -135,7 +136,7 @@ class AgentProxy:
     ) -> bool:
         """Serve a request to a server whose key the proxy adds; return whether it is one.
 
-        Raises Forbidden, InvalidRequest or Unavailable.
+        Raises Forbidden, InvalidRequest or Unavailable; the caller then counts the connection again.
         """
         server = find_server(self.agent, account.user, target)
         if server is None:
@@ -143,7 +144,7 @@ class AgentProxy:
                 raise Forbidden(f"{target.host}:{target.port} is not a server of this key.")
             return False
         self._check_host(account)
-        self._calls.add(account, "allowed")
+        self._calls.count(account, "allowed")
         try:
             await self._keyed_requests.forward(
                 head, target, server=server, account=account, client=client
@@ -188,17 +189,3 @@ class AgentProxy:
         finally:
             upstream[1].close()
             self._traffic.record_end(account)
-
-
-async def _refuse(writer: asyncio.StreamWriter, error: ChoirError) -> None:
-    """Answer in the server's place."""
-    match error:
-        case Forbidden():
-            status = "403 Forbidden"
-        case InvalidRequest():
-            status = "400 Bad Request"
-        case RateLimited():
-            status = "429 Too Many Requests"
-        case _:
-            status = "502 Bad Gateway"
-    await write_response(writer, status, error.message, f"{REASON_FIELD}: {error.code}")

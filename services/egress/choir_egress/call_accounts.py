@@ -23,6 +23,18 @@ class _HostTotals:
     up: ByteCounter = field(default_factory=ByteCounter)
     down: ByteCounter = field(default_factory=ByteCounter)
 
+    def add(self, account: ProxyConnection) -> None:
+        """Add a connection, with the bytes that it will still transfer."""
+        self.connections += 1
+        account.up.add_to(self.up)
+        account.down.add_to(self.down)
+
+    def remove(self, account: ProxyConnection) -> None:
+        """Remove a connection and its bytes."""
+        self.connections -= 1
+        account.up.leave_total()
+        account.down.leave_total()
+
 
 class CallAccounts:
     """Sums of connections by call, host, port and decision; in memory only."""
@@ -30,16 +42,22 @@ class CallAccounts:
     def __init__(self) -> None:
         self._calls: OrderedDict[str, dict[_Key, _HostTotals]] = OrderedDict()
 
-    def add(self, account: ProxyConnection, decision: ConnectionDecision) -> None:
-        """Count a connection of a tool call; its bytes may still grow."""
+    def count(self, account: ProxyConnection, decision: ConnectionDecision) -> None:
+        """Count a connection of a tool call; its bytes may still grow.
+
+        A connection that was counted before is then counted with this decision only.
+        """
         if not account.user.tool:
             return
         hosts = self._calls.setdefault(account.user.call_id, {})
+        for key, totals in list(hosts.items()):
+            if totals.up is account.up.total:
+                totals.remove(account)
+                if not totals.connections:
+                    del hosts[key]
         key = (account.host, account.port, decision)
         if key in hosts or len(hosts) < MAX_CONNECTED_HOSTS:
-            totals = hosts.setdefault(key, _HostTotals())
-            totals.connections += 1
-            account.up.total, account.down.total = totals.up, totals.down
+            hosts.setdefault(key, _HostTotals()).add(account)
         while len(self._calls) > MAX_CALLS:
             self._calls.popitem(last=False)
 

@@ -19,6 +19,17 @@ class ByteCounter:
     total: "ByteCounter | None" = None
     """Sum over all connections of a call to the host."""
 
+    def add_to(self, total: "ByteCounter") -> None:
+        """Count in `total`, too."""
+        self.total = total
+        total.count += self.count
+
+    def leave_total(self) -> None:
+        """Subtract from the total what was counted, and count alone."""
+        if self.total is not None:
+            self.total.count -= self.count
+            self.total = None
+
     def consume(self, count: int) -> bool:
         """Count bytes."""
         self.count += count

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest_asyncio
 
 from choir_common.egress.credentials import ProxyIdentity, basic_authorization
 from choir_common.egress.key_placeholders import key_placeholder
-from choir_common.wire.egress import AgentEgress, ProxiedKey
+from choir_common.wire.connections import CallConnections
+from choir_common.wire.egress import CALLS_PATH, AgentEgress, ProxiedKey
 from tests.support.egress import KEY, EgressProcess, TrapServer, running_egress, running_trap
 from tests.support.keyed_server import KeyedServer, running_keyed_server
 from tests.support.service_process import short_home
@@ -271,6 +273,29 @@ async def test_a_certificate_that_is_not_trusted_gets_no_key(tmp_path: Path, pla
         assert "502 " in answer and "CERTIFICATE_VERIFY_FAILED" in answer
         assert stranger.requests == []
     await place.serve_agent()
+
+
+async def test_a_request_that_fails_after_its_check_is_counted_once_with_the_reason(
+    place: Place,
+) -> None:
+    user = ProxyIdentity("choir.exec", "call_failed")
+    header = f"X-Api-Key: {GIT_PLACEHOLDER}"
+    assert "200 " in await place.ask("/", header, user=user)
+    assert "502 " in await place.ask("/compressed", header, user=user)
+    assert "403 " in await place.ask("/", header, "Host: example.invalid", user=user)
+    answer = await place.send(
+        f"GET {CALLS_PATH}call_failed HTTP/1.1\r\n"
+        f"Proxy-Authorization: {basic_authorization(KEY, ProxyIdentity())}\r\n\r\n"
+    )
+    hosts = CallConnections.model_validate_json(answer.partition("\r\n\r\n")[2]).hosts
+    assert [(c.decision, c.connections) for c in hosts] == [
+        ("allowed", 1),
+        ("failed", 1),
+        ("refused", 1),
+    ]
+    assert hosts[0].bytes_down > 0
+    log = [line for line in place.egress.service.log.splitlines() if "call_failed" in line]
+    assert [json.loads(line)["decision"] for line in log] == ["allowed", "failed", "refused"]
 
 
 async def test_keys_are_in_no_log(place: Place) -> None:

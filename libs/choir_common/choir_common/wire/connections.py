@@ -6,9 +6,9 @@ from pydantic import Field, StringConstraints
 
 from choir_common.wire.model import WireModel
 
-ConnectionDecision = Literal["allowed", "refused", "new_host"]
-"""`new_host`: refused, because nobody has named the host or agreed to it; `refused`: for another reason, or
-the server did not answer."""
+ConnectionDecision = Literal["allowed", "refused", "new_host", "failed"]
+"""`new_host`: refused, because nobody has named the host or agreed to it; `refused`: for another reason;
+`failed`: permitted, but the server did not answer."""
 MAX_CONNECTED_HOSTS = 50
 """Entries of one call; the connections of further hosts are in the log of the egress service."""
 

@@ -11,6 +11,7 @@ import hmac
 import secrets
 from collections import deque
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Self
 
 import structlog
@@ -26,7 +27,7 @@ from choir_common.egress.http_head import (
     parse_target,
     read_head,
 )
-from choir_common.egress.responses import write_response
+from choir_common.egress.responses import write_refusal, write_response
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest, RateLimited, Unavailable
 
 log = structlog.get_logger("choir.browser.guard")
@@ -141,7 +142,9 @@ class EgressProxy:
             return
         holder = self._holder_of(head)
         if holder is None:
-            await write_response(client[1], "407 Proxy Authentication Required", "", _CHALLENGE)
+            await write_response(
+                client[1], HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, "", _CHALLENGE
+            )
             return
         if holder.open >= self._rates.connections:
             await _refuse(client[1], holder, _TOO_MANY)
@@ -200,13 +203,6 @@ _TOO_MANY = RateLimited("The pages of this agent have too many open connections;
 
 async def _refuse(writer: asyncio.StreamWriter, holder: _AgentTraffic, error: ChoirError) -> None:
     """Answer in the server's place and store the reason, which a tunnel's client cannot read."""
-    match error:
-        case Forbidden():
-            status = "403 Forbidden"
-        case RateLimited():
-            status = "429 Too Many Requests"
-        case _:
-            status = "502 Bad Gateway"
     if not isinstance(error, Unavailable | InvalidRequest):
         holder.refusals.append(error)
-    await write_response(writer, status, error.message, f"{GUARD_HEADER}: {error.code}")
+    await write_refusal(writer, error, GUARD_HEADER)
