@@ -74,6 +74,31 @@ async def test_two_starts_at_once_make_one_agent() -> None:
         assert len(await place.runtime.list_running()) == 1
 
 
+async def test_agents_that_start_at_once_are_confined_alike() -> None:
+    code = "report(sorted(os.listdir('/'))); time.sleep(60)"
+    async with confining(code) as place:
+        specs = [place.spec(agent_id) for agent_id in ("main", "other")]
+        await asyncio.gather(*map(place.runtime.start, specs))
+        assert await place.report("main") == await place.report("other")
+
+
+async def test_a_start_that_is_cancelled_in_the_test_of_the_kernel_leaves_nothing() -> None:
+    async with confining(WAITS) as place:
+        before = {child.pid for child in psutil.Process().children()}
+        start = asyncio.create_task(place.runtime.start(place.spec()))
+        async with asyncio.timeout(DEADLINE_S):
+            while not (tests := {child.pid for child in psutil.Process().children()} - before):
+                await asyncio.sleep(0)
+        await asyncio.sleep(0.01)  # until its output is read
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+        assert not any(map(lives, tests))
+
+        await place.runtime.start(place.spec(epoch=2))
+        assert place.runtime.call_limits()
+
+
 async def test_a_start_without_a_workspace_is_refused_and_leaves_nothing() -> None:
     async with confining(WAITS) as place:
         spec = place.spec()

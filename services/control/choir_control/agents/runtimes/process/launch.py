@@ -67,6 +67,8 @@ class ProcessLauncher:
         self._view: Path | None = None
         self._own_user = False
         self._probed = False
+        # Held until the kernel was tested, because agents that start at once need the result, too.
+        self._probing = asyncio.Lock()
         self._cgroups = cgroups
         self.missing: tuple[str, ...] = ()
         """What this host does not support of the confinement; known after the first `prepare`."""
@@ -79,10 +81,11 @@ class ProcessLauncher:
         Raises OSError when a directory cannot be created or the workspace is missing.
         """
         boundary = await asyncio.to_thread(self._make_directories, spec)
-        if not self._probed:
-            self._probed = True
-            await self._probe(boundary)
-            await asyncio.to_thread(self._find_cgroups)
+        async with self._probing:
+            if not self._probed:
+                await self._probe(boundary)
+                await asyncio.to_thread(self._find_cgroups)
+                self._probed = True
         return boundary
 
     async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> tuple[Process, PipeReader]:
@@ -209,9 +212,11 @@ class ProcessLauncher:
             async with asyncio.timeout(PROBE_WITHIN_S):
                 stdout, stderr = await process.communicate()
         except TimeoutError:
-            process.kill()
-            await process.wait()
             raise OSError(f"no response within {PROBE_WITHIN_S:g} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         if process.returncode != 0:
             raise OSError(stderr.decode(errors="replace").strip())
         return tuple(orjson.loads(stdout)) if stdout else ()
