@@ -38,33 +38,59 @@ def turn_figures(choir_ms: Sequence[float], floor_ms: Sequence[float]) -> TurnFi
 
 
 @dataclass(frozen=True, slots=True)
+class FirstTokenSample:
+    """Times of one reply, in milliseconds; of a direct request, nothing else is between client and model."""
+
+    request_ms: float
+    """From the client's message to the request at the model."""
+    shown_ms: float
+    """From the first chunk that the model writes to the client that sees it."""
+    total_ms: float
+    """From the client's message to the visible chunk."""
+    accepted_ms: float = 0.0
+    """From the message to the response that it is stored; the reply does not wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class FirstTokenFigures:
-    """Times from a message to the first visible token of its reply, in milliseconds."""
+    """Times from a message to the first visible token of its reply, and of both halves, in milliseconds."""
 
     choir_p50_ms: float
     choir_p99_ms: float
     direct_p50_ms: float
     """The same request sent to the model directly."""
     added_p50_ms: float
+    accepted_p50_ms: float
+    """From the message to the response that it is stored."""
+    request_p50_ms: float
+    """From the message to the request at the model."""
+    request_direct_p50_ms: float
     shown_p50_ms: float
     """From the token that the model writes to the client that sees it."""
     shown_p99_ms: float
+    shown_direct_p50_ms: float
     samples: int
 
 
 def first_token_figures(
-    choir_ms: Sequence[float], direct_ms: Sequence[float], shown_ms: Sequence[float]
+    choir: Sequence[FirstTokenSample], direct: Sequence[FirstTokenSample]
 ) -> FirstTokenFigures:
     """Return the figures for the samples of Choir and of the model read directly."""
-    choir, direct = percentile(choir_ms, 0.5), percentile(direct_ms, 0.5)
+    total = [sample.total_ms for sample in choir]
+    shown = [sample.shown_ms for sample in choir]
+    floor_p50 = percentile([sample.total_ms for sample in direct], 0.5)
     return FirstTokenFigures(
-        choir_p50_ms=round(choir, 2),
-        choir_p99_ms=round(percentile(choir_ms, 0.99), 2),
-        direct_p50_ms=round(direct, 2),
-        added_p50_ms=round(choir - direct, 2),
-        shown_p50_ms=round(percentile(shown_ms, 0.5), 2),
-        shown_p99_ms=round(percentile(shown_ms, 0.99), 2),
-        samples=len(choir_ms),
+        choir_p50_ms=round(percentile(total, 0.5), 2),
+        choir_p99_ms=round(percentile(total, 0.99), 2),
+        direct_p50_ms=round(floor_p50, 2),
+        added_p50_ms=round(percentile(total, 0.5) - floor_p50, 2),
+        accepted_p50_ms=round(percentile([sample.accepted_ms for sample in choir], 0.5), 2),
+        request_p50_ms=round(percentile([sample.request_ms for sample in choir], 0.5), 2),
+        request_direct_p50_ms=round(percentile([sample.request_ms for sample in direct], 0.5), 2),
+        shown_p50_ms=round(percentile(shown, 0.5), 2),
+        shown_p99_ms=round(percentile(shown, 0.99), 2),
+        shown_direct_p50_ms=round(percentile([sample.shown_ms for sample in direct], 0.5), 2),
+        samples=len(choir),
     )
 
 

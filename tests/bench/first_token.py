@@ -1,7 +1,8 @@
 """Time until the first visible token of a reply, compared with the same model read directly.
 
 The model is a fake in this process that writes its first token at once when it gets a request, so everything
-else is Choir's own time. A second measurement compares the CPU time of turns with and without streaming.
+else is Choir's own time. Both halves are measured: from the message to the request at the model, and from the
+first token to the client. A second measurement compares the CPU time of turns with and without streaming.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ import psutil
 
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import ServerSentEvent, parse_events
-from tests.bench.figures import FirstTokenFigures, first_token_figures
+from tests.bench.figures import FirstTokenFigures, FirstTokenSample, first_token_figures
 from tests.bench.prompt_prefix import uncompacted_config
 from tests.support.stack import (
     ConsoleUser,
@@ -64,26 +65,19 @@ async def measure_cpu(stack: EmbeddedStack) -> dict[str, float]:
 
 
 async def _compare(stack: EmbeddedStack, model: StreamingModel) -> FirstTokenFigures:
-    choir: list[float] = []
-    direct: list[float] = []
-    shown: list[float] = []
+    choir: list[FirstTokenSample] = []
+    direct: list[FirstTokenSample] = []
     timeout = httpx2.Timeout(10, read=60)
     async with make_client(stack.endpoint) as client, httpx2.AsyncClient(trust_env=False) as plain:
         async with client.stream("GET", EVENTS, timeout=timeout) as response:
             events = parse_events(response.aiter_bytes())
             for number in range(WARM_UP + SAMPLES):
-                sample = await _through_choir(client, events, model, number)
-                floor = await _directly(plain, model, sample.body)
+                body, sample = await _through_choir(client, events, model, number)
+                floor = await _directly(plain, model, body)
                 if number >= WARM_UP:
-                    choir.append(sample.total_ms)
-                    shown.append(sample.shown_ms)
+                    choir.append(sample)
                     direct.append(floor)
-    return first_token_figures(choir, direct, shown)
-
-
-class _Sample:
-    def __init__(self, total_ms: float, shown_ms: float, body: dict[str, Any]) -> None:
-        self.total_ms, self.shown_ms, self.body = total_ms, shown_ms, body
+    return first_token_figures(choir, direct)
 
 
 async def _through_choir(
@@ -91,9 +85,10 @@ async def _through_choir(
     events: AsyncIterator[ServerSentEvent],
     model: StreamingModel,
     number: int,
-) -> _Sample:
+) -> tuple[dict[str, Any], FirstTokenSample]:
+    """Send a message and return the body of its model request, and the times."""
     start = time.perf_counter()
-    sending = asyncio.create_task(client.post(MESSAGES, json={"text": f"message {number}"}))
+    sending = asyncio.create_task(_send_message(client, number))
     call = await model.next_call()
     written = time.perf_counter()
     call.say("Once")
@@ -101,16 +96,21 @@ async def _through_choir(
     seen = time.perf_counter()
     call.end(" upon a time.")
     await _until(events, "message")
-    await sending
-    return _Sample((seen - start) * 1000, (seen - written) * 1000, call.body)
+    return call.body, _sample(start, written, seen, accepted=await sending)
+
+
+async def _send_message(client: httpx2.AsyncClient, number: int) -> float:
+    """Send a message and return the time when it was accepted."""
+    (await client.post(MESSAGES, json={"text": f"message {number}"})).raise_for_status()
+    return time.perf_counter()
 
 
 async def _directly(
     client: httpx2.AsyncClient, model: StreamingModel, body: dict[str, Any]
-) -> float:
+) -> FirstTokenSample:
     start = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_answer_one(model))
+        answering = tasks.create_task(_answer_one(model))
         async with client.stream(
             "POST", f"{model.endpoint}/chat/completions", json=body
         ) as response:
@@ -119,13 +119,27 @@ async def _directly(
             seen = time.perf_counter()
             async for _ in events:
                 pass
-    return (seen - start) * 1000
+    return _sample(start, answering.result(), seen)
 
 
-async def _answer_one(model: StreamingModel) -> None:
+async def _answer_one(model: StreamingModel) -> float:
+    """Answer the next request and return the time when it arrived."""
     call = await model.next_call()
+    written = time.perf_counter()
     call.say("Once")
     call.end(" upon a time.")
+    return written
+
+
+def _sample(
+    start: float, written: float, seen: float, accepted: float | None = None
+) -> FirstTokenSample:
+    return FirstTokenSample(
+        request_ms=(written - start) * 1000,
+        shown_ms=(seen - written) * 1000,
+        total_ms=(seen - start) * 1000,
+        accepted_ms=((accepted or start) - start) * 1000,
+    )
 
 
 async def _until(events: AsyncIterator[ServerSentEvent], kind: str) -> None:
