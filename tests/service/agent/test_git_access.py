@@ -1,5 +1,6 @@
 """git with the agent's identity: real git, a real HTTPS server, a real sshd."""
 
+import asyncio
 import contextlib
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from choir_agent.credentials.git_access import GitAccess
+from choir_agent.credentials.ssh_agent import SshAgent
 from choir_agent.settings import CurrentSettings
 from choir_agent.tools.builtin.shell import ShellTool
 from choir_agent.tools.program_runner import ProgramRunner
@@ -196,3 +198,15 @@ async def test_a_key_that_is_none_is_said_and_breaks_nothing(place: Path) -> Non
         assert (await agent.run("git config user.name"))[1].strip() == "Dev"
         with pytest.raises(ToolFailed):
             await agent.shell.run(CallContext("c", "edge"), {"command": "a\0b"})
+
+
+async def test_a_cancelled_start_of_the_ssh_agent_leaves_no_process(place: Path) -> None:
+    before = {*psutil.Process().children()}
+    opening = asyncio.create_task(SshAgent(place / "ssh").open("a key"))
+    async with asyncio.timeout(60):
+        while not (place / "ssh").exists():
+            await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert {*psutil.Process().children()} == before

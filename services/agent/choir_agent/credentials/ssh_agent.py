@@ -30,16 +30,18 @@ class SshAgent:
 
     async def open(self, key: str) -> None:
         """Start the process and add the key; raises SshAgentFailed."""
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                await self._start()
-                await self._add(key)
-        except TimeoutError as error:
-            await self.close()
-            raise SshAgentFailed(f"ssh-agent was not ready within {START_TIMEOUT_S:g} s") from error
-        except (OSError, SshAgentFailed) as error:
-            await self.close()
-            raise SshAgentFailed(f"{error}") from error
+        async with contextlib.AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(self.close)
+            try:
+                async with asyncio.timeout(START_TIMEOUT_S):
+                    await self._start()
+                    await self._add(key)
+            except TimeoutError as error:
+                reason = f"ssh-agent was not ready within {START_TIMEOUT_S:g} s"
+                raise SshAgentFailed(reason) from error
+            except (OSError, SshAgentFailed) as error:
+                raise SshAgentFailed(f"{error}") from error
+            on_failure.pop_all()
 
     async def close(self) -> None:
         """End the process, and the key with it."""
@@ -76,6 +78,7 @@ class SshAgent:
         finally:
             if process.returncode is None:
                 process.kill()
+                await process.wait()
         if process.returncode != 0:
             reason = " ".join(output.decode(errors="replace").split())[:200]
             raise SshAgentFailed(f"ssh-add rejected the key: {reason}")
