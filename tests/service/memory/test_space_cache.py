@@ -9,6 +9,7 @@ import pytest
 from choir_common.wire.memory_search import MemoryHit
 from choir_memory.maintenance import prune_store
 from choir_memory.maintenance.database_upkeep import DatabaseUpkeep
+from choir_memory.search import term_cache
 from choir_memory.search.space_cache import SEARCHES_TO_CACHE
 from tests.service.memory.conftest import Room, make_search
 from tests.service.memory.lived import remember_session
@@ -36,6 +37,12 @@ async def fill_cache(room: Room) -> None:
     for _ in range(SEARCHES_TO_CACHE + 1):
         await search(room)
     assert room.recall.space_cache.size > 0
+
+
+@pytest.fixture(autouse=True)
+def rare_terms_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the terms of these few documents in memory, too."""
+    monkeypatch.setattr(term_cache, "MIN_DOCUMENTS", 1)
 
 
 @pytest.fixture

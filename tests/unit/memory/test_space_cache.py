@@ -28,6 +28,7 @@ from choir_memory.search.space_cache import (
     SpaceCache,
     SpaceKey,
 )
+from choir_memory.search.term_cache import TermCache
 
 DIMENSIONS = 16
 VERSION = SpaceVersion("1:1:", datetime(2026, 1, 1, tzinfo=UTC), 1, None)
@@ -73,7 +74,7 @@ def make_space(documents: int, vector_rows: Sequence[int] | None = None) -> Cach
         eligible=np.ones(documents, np.bool_),
     )
     places = DocumentPlaces(np.arange(documents), np.arange(documents))
-    return CachedSpace(VERSION, table, places, vectors, rows)
+    return CachedSpace(VERSION, table, places, vectors, rows, TermCache(documents))
 
 
 def read_often(cache: SpaceCache, name: str) -> int:
@@ -86,22 +87,20 @@ def test_similarities_are_those_of_the_numbers() -> None:
     query = np.random.default_rng(8).normal(size=DIMENSIONS).astype(np.float16)
     exact = space.vectors.astype(np.float64) @ query.astype(np.float64)
     exact /= np.linalg.norm(query.astype(np.float64))
-    assert space.with_cosines(to_halfvec(query.tolist())).cosines == pytest.approx(exact, abs=1e-6)
+    assert space.compute_cosines(to_halfvec(query.tolist())) == pytest.approx(exact, abs=1e-6)
 
 
 def test_equal_vectors_are_equally_similar_wherever_they_are() -> None:
     space = make_space(600)
     space.vectors[:] = space.vectors[0]
-    cosines = space.with_cosines(
-        to_halfvec([float(number) for number in range(DIMENSIONS)])
-    ).cosines
+    cosines = space.compute_cosines(to_halfvec([float(number) for number in range(DIMENSIONS)]))
     assert len(set(cosines.tolist())) == 1
 
 
 def test_the_most_similar_passage_counts_and_a_document_without_one_has_no_similarity() -> None:
     space = make_space(3, vector_rows=[0, 0, 2])
     query = to_halfvec(space.vectors[1].tolist())
-    cosines = space.with_cosines(query).cosines
+    cosines = space.compute_cosines(query)
     assert cosines[0] == pytest.approx(1, abs=1e-3)
     assert np.isnan(cosines[1])
     assert cosines[2] < 1
@@ -113,20 +112,19 @@ def test_neighbours_are_computed_once_for_all_searches_of_a_space() -> None:
     space = make_space(3)
     known = space.documents.neighbourhood
     documents = replace(space.documents, known_neighbourhood=known)
-    found = replace(space, documents=documents).with_cosines(to_halfvec(space.vectors[0].tolist()))
-    assert found.neighbourhood is known
-    assert found.with_counts(np.ones((3, 1))).neighbourhood is known
+    assert documents.neighbourhood is known
+    assert documents.with_counts(np.ones((3, 1))).neighbourhood is known
     assert known.rows_at(1).tolist() == [1, 2, 3]
     assert known.rows_at(-2).tolist() == [3, 3, 0]
     assert known.rows_at(1) is known.rows_at(1)
     # other rows have other neighbours
-    assert found.select_rows(np.array([0, 2])).neighbourhood.rows_at(1).tolist() == [2, 2]
+    assert documents.select_rows(np.array([0, 2])).neighbourhood.rows_at(1).tolist() == [2, 2]
 
 
 def test_a_vector_of_zeros_is_similar_to_nothing() -> None:
     space = make_space(2)
     zeros = to_halfvec([0.0] * DIMENSIONS)
-    assert np.isnan(space.with_cosines(zeros).cosines).all()
+    assert np.isnan(space.compute_cosines(zeros)).all()
 
 
 def test_a_space_is_read_at_the_third_search_within_a_minute(clock: FakeTime) -> None:

@@ -1,7 +1,7 @@
 """A small space in memory: the columns and vectors of its documents as one transaction saw them. Pure.
 
-Texts and terms are not in memory. The similarity of all documents to a query is computed here instead of in
-the database.
+Texts are not in memory, and of the terms only common ones that were searched for. The similarity of all
+documents to a query is computed here instead of in the database.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,8 @@ from choir_memory.search.candidates import (
     decode_booleans,
     decode_documents,
 )
-from choir_memory.search.neighbourhood import RowNumbers
+from choir_memory.search.neighbourhood import Floats, RowNumbers
+from choir_memory.search.term_cache import TermCache
 
 BYTES_PER_DOCUMENT = 500
 """Estimated bytes of a document without its vector: id, speaker, time, and a number per column."""
@@ -50,24 +51,27 @@ class CachedSpace:
     """One row per passage, of length 1; NaN for a vector of zeros. 16 bits would be widened in each search,
     which takes longer than all comparisons."""
     vector_rows: RowNumbers
-    """The document of each vector."""
+    """The document of each vector, in ascending order."""
+    terms: TermCache
+    """Occurrences of common terms that were searched for."""
 
     @property
     def size(self) -> int:
-        """Return the estimated size in bytes."""
+        """Return the estimated size in bytes, with the most that its terms may take."""
         vectors = self.vectors.nbytes + self.vector_rows.nbytes
-        return vectors + BYTES_PER_DOCUMENT * len(self.documents.ids)
+        return vectors + self.terms.max_bytes + BYTES_PER_DOCUMENT * len(self.documents.ids)
 
-    def with_cosines(self, query: HalfVector) -> CandidateTable:
-        """Return the documents with their similarity to `query`: that of the most similar passage."""
+    def compute_cosines(self, query: HalfVector) -> Floats:
+        """Return the similarity of each document to `query`: that of its most similar passage."""
         cosines = np.full(len(self.documents.ids), np.nan)
         vector = normalize_rows(query.to_numpy()[None, :])[0]
         # no matrix product: its rounding depends on the row's position, and equal texts must be equal
         similarities = np.clip(np.einsum("ij,j->i", self.vectors, vector), -1.0, 1.0)
+        firsts = np.flatnonzero(np.diff(self.vector_rows, prepend=-1))
         # NaN: a document without a vector or, as in pgvector, with a vector of zeros
         with np.errstate(invalid="ignore"):
-            np.fmax.at(cosines, self.vector_rows, similarities)
-        return replace(self.documents, cosines=cosines)
+            cosines[self.vector_rows[firsts]] = np.fmax.reduceat(similarities, firsts)
+        return cosines
 
 
 def decode_space(row: Record, dimensions: int) -> CachedSpace:
@@ -79,13 +83,15 @@ def decode_space(row: Record, dimensions: int) -> CachedSpace:
     kind = np.dtype([("dimensions", ">i2"), ("unused", ">i2"), ("value", ">f2", (dimensions,))])
     vectors = normalize_rows(np.frombuffer(row["vectors"], kind)["value"])
     vector_rows = places.find_rows(row["places"])[decode_booleans(row["has_vector"])]
+    order = np.argsort(vector_rows, kind="stable")
     # equal names share one string
     names: dict[str | None, str | None] = {}
     speakers = [names.setdefault(speaker, speaker) for speaker in documents.speakers]
     documents = replace(documents, speakers=speakers)
     # shared by the tables of all searches
     documents = replace(documents, known_neighbourhood=documents.neighbourhood)
-    return CachedSpace(version, documents, places, vectors, vector_rows)
+    terms = TermCache(len(documents.ids))
+    return CachedSpace(version, documents, places, vectors[order], vector_rows[order], terms)
 
 
 def normalize_rows(vectors: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:

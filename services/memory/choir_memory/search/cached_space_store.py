@@ -68,10 +68,10 @@ async def search_cached_space(
 ) -> FullScanResult | None:
     """Return what `scan_space` would return, or None if the space has changed since it was read."""
     assert columns.vector is not None
-    version = space.version
+    version, cached = space.version, space.terms.find(columns.terms)
     row = await connection.fetchrow(
         columns.sql(_SEARCH, 7),
-        quote_terms(columns.terms),
+        quote_terms([term for term in columns.terms if term not in cached]),
         columns.scope.store,
         version.snapshot,
         version.server_started_at,
@@ -82,7 +82,9 @@ async def search_cached_space(
     )
     if row is None or not row["current"]:
         return None
-    occurrences = decode_occurrences(row, space.places)
-    documents = space.with_cosines(columns.vector.value)
-    counts = occurrences.counts(len(documents.ids), len(columns.terms))
-    return build_scan_result(documents.with_counts(counts), occurrences, columns.terms)
+    read = decode_occurrences(row, space.places)
+    occurrences = space.terms.merge(columns.terms, cached, read)
+    counts = occurrences.counts(len(space.documents.ids), len(columns.terms))
+    cosines = space.compute_cosines(columns.vector.value)
+    candidates = replace(space.documents, cosines=cosines, counts=counts)
+    return build_scan_result(candidates, occurrences, columns.terms)
