@@ -109,10 +109,10 @@ def mark_failed(span: Span, kind: str) -> None:
 def _span(
     name: str, kind: SpanKind, attributes: Attributes, headers: Mapping[str, str] | None
 ) -> Iterator[Span]:
-    parent = TraceContextTextMapPropagator().extract(headers) if headers else None
-    if parent is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    if not is_export_enabled() and TRACEPARENT not in (headers or ()):
         yield trace.INVALID_SPAN  # no collector, and no trace to propagate
         return
+    parent = TraceContextTextMapPropagator().extract(headers) if headers else None
     with trace.get_tracer("choir").start_as_current_span(
         name,
         context=parent,

@@ -171,7 +171,9 @@ class Database:
             raise Unavailable("The database is not open: Choir is being stopped or started.")
         with preserve_cancellation():
             try:
-                connection = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S)
+                # asyncpg's own timeout would create a task
+                async with asyncio.timeout(ACQUIRE_TIMEOUT_S):
+                    connection = await self._pool.acquire()
             except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS) as error:
                 raise _unreachable(error) from error
             try:
@@ -183,7 +185,7 @@ class Database:
                 raise _broken(error) from error
             finally:
                 with contextlib.suppress(*_CONNECTION_ERRORS):
-                    await self._pool.release(connection)
+                    await self._pool.release(connection, timeout=ACQUIRE_TIMEOUT_S)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
