@@ -101,7 +101,10 @@ class CpuSeconds:
 
 
 def _cpu_s(process: psutil.Process) -> float:
-    spent = process.cpu_times()
+    try:
+        spent = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0  # an autovacuum worker that has just ended
     return float(spent.user + spent.system)
 
 
