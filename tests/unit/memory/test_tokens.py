@@ -75,3 +75,8 @@ def test_no_token_can_break_out_of_its_quotes(text: str) -> None:
     for token in document_tokens(text):
         assert not set(token) & set("'\\ \x00:")
         assert token
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_ascii_texts_have_the_same_tokens_as_within_other_texts(text: str) -> None:
+    assert document_tokens(f"{text} \u00e9") == [*document_tokens(text), "e"]

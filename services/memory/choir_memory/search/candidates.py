@@ -68,16 +68,14 @@ class CandidateTable:
 
     def top_rows(self, rows: RowNumbers, scores: Floats, most: int) -> list[int]:
         """Return up to `most` of the `rows` with the highest scores, best first; ties are
-        ordered
-        by id."""
+        ordered by id."""
         if len(rows) > most:
             least = np.partition(scores[rows], -most)[-most]
             rows = rows[scores[rows] >= least]
-        ranking = sorted(
-            zip((-scores[rows]).tolist(), rows.tolist(), strict=True),
-            key=lambda entry: (entry[0], self.ids[entry[1]]),
-        )
-        return [row for _, row in ranking[:most]]
+        numbers = rows.tolist()
+        ids = [self.ids[row] for row in numbers]
+        ranking = sorted(zip((-scores[rows]).tolist(), ids, numbers, strict=True))
+        return [row for _, _, row in ranking[:most]]
 
     def select_rows(self, rows: RowNumbers) -> "CandidateTable":
         """Return only these rows."""

@@ -105,7 +105,9 @@ def _text(
     rare_terms = [terms[at] for at in rarest.tolist()]
     counts = document_counts[rarest].tolist()
     text = TextResult(hits, rare_terms, counts, documents, mean_tokens)
-    return text, material.with_counts(material.counts[:, rarest])
+    if len(rarest) < len(terms):
+        material = material.with_counts(material.counts[:, rarest])
+    return text, material
 
 
 def _near(material: CandidateTable) -> VectorResult:
@@ -122,4 +124,7 @@ def _scored(
     material: CandidateTable, rows: np.typing.NDArray[np.int64], scores: Floats
 ) -> list[ArmResult]:
     best = material.top_rows(rows, scores, ARM_LIMIT)
-    return [ArmResult(material.ids[at], rank, float(scores[at])) for rank, at in enumerate(best, 1)]
+    results = zip(best, scores[best].tolist(), strict=True)
+    return [
+        ArmResult(material.ids[row], rank, score) for rank, (row, score) in enumerate(results, 1)
+    ]

@@ -22,7 +22,7 @@ vectors decide. So the weights depend on query and corpus, and no constant below
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isnan, log, sqrt
+from math import log, sqrt
 from uuid import UUID
 
 import numpy as np
@@ -148,14 +148,10 @@ def rank(
     for arm in MATCHING_ARMS:
         is_match |= parts[arm] > 0
     rows = material.top_rows(np.flatnonzero(material.eligible & is_match), scores, limit)
-    ranks = {
-        arm: {result.document_id: result for result in results} for arm, results in lists.items()
-    }
+    contributions = _arm_contributions(material, rows, parts, lists)
     return [
-        RankedDocument(
-            material.ids[at], float(scores[at]), _arm_contributions(material, at, parts, ranks)
-        )
-        for at in rows
+        RankedDocument(material.ids[row], score, by_arm)
+        for row, score, by_arm in zip(rows, scores[rows].tolist(), contributions, strict=True)
     ]
 
 
@@ -221,7 +217,8 @@ class _Scoring:
         length = 1 - normalisation + normalisation * material.tokens / mean
         counts = material.counts * (self._information > 0)
         weights = counts * (SATURATION + 1) / (counts + (SATURATION * length)[:, None])
-        weights[:, self._misspelt] *= self._certainty
+        if len(self._misspelt):
+            weights[:, self._misspelt] *= self._certainty
         return np.vstack((weights, np.zeros(counts.shape[1])))
 
     @cached_property
@@ -290,11 +287,14 @@ class _Scoring:
         """Return the weight of each term in each document, including what it inherits."""
         own, (before2, before, after, after2) = self._own, self._neighbor_rows
         talk = self._conversation_share
-        asks = np.minimum(1.0, 2 * np.append(self._material.question_shares, 0.0)[before])
+        asks = np.minimum(1.0, 2 * np.append(self._material.question_shares, 0.0).take(before))
         inherited = WEIGHT_FROM_PREVIOUS + (WEIGHT_FROM_QUESTION - WEIGHT_FROM_PREVIOUS) * asks
-        weights = np.maximum(own[:-1], own[before] * (talk * inherited)[:, None])
-        weights = np.maximum(weights, own[after] * (talk * WEIGHT_FROM_NEXT))
-        distant = np.maximum(own[before2], own[after2]) * (talk * WEIGHT_AT_DISTANCE_TWO)
+        # `take` gathers rows in a quarter of the time that indexing needs
+        previous, following = own.take(before, axis=0), own.take(after, axis=0)
+        weights = np.maximum(own[:-1], previous * (talk * inherited)[:, None])
+        weights = np.maximum(weights, following * (talk * WEIGHT_FROM_NEXT))
+        distant = np.maximum(own.take(before2, axis=0), own.take(after2, axis=0))
+        distant *= talk * WEIGHT_AT_DISTANCE_TWO
         inherited_or_own: Floats = np.maximum(weights, distant)
         return inherited_or_own
 
@@ -314,7 +314,7 @@ class _Scoring:
     def _meaning(self) -> Floats:
         near, (_, before, after, _) = self._nearness, self._neighbor_rows
         weight = NEIGHBOUR_WEIGHT * self._conversation_share
-        meaning: Floats = near[:-1] + weight * (near[before] + near[after])
+        meaning: Floats = near[:-1] + weight * (near.take(before) + near.take(after))
         return meaning
 
     def _sessions(self) -> Floats:
@@ -372,7 +372,8 @@ class _Scoring:
         positive = np.append(np.maximum(scores, 0.0), 0.0)
         roles = np.append(by_agent, False)
         before2, before, after, after2 = (
-            np.where(roles[rows] == by_agent, positive[rows], 0.0) for rows in self._neighbor_rows
+            np.where(roles.take(rows) == by_agent, positive.take(rows), 0.0)
+            for rows in self._neighbor_rows
         )
         diffused: Floats = weight * (np.maximum(before, after) + np.maximum(before2, after2))
         return diffused
@@ -388,23 +389,23 @@ class _Scoring:
 
 def _arm_contributions(
     material: CandidateTable,
-    at: int,
+    rows: Sequence[int],
     parts: Mapping[Arm, Floats],
-    ranks: Mapping[Arm, Mapping[UUID, ArmResult]],
-) -> dict[Arm, ArmContribution]:
-    contributions: dict[Arm, ArmContribution] = {}
+    lists: Mapping[Arm, Sequence[ArmResult]],
+) -> list[dict[Arm, ArmContribution]]:
+    """Return the results of the arms for each of the rows."""
+    contributions: list[dict[Arm, ArmContribution]] = [{} for _ in rows]
+    ids = [material.ids[row] for row in rows]
     for arm, column in parts.items():
-        part = float(column[at])
-        result = ranks.get(arm, {}).get(material.ids[at])
-        if result is not None:
-            contributions[arm] = ArmContribution(result.rank, result.score, part)
-        elif part:
-            contributions[arm] = ArmContribution(
-                0, _cosine(material, at) if arm == "vector" else part, part
-            )
+        results = {result.document_id: result for result in lists.get(arm, ())}
+        column_parts = column[rows]
+        if not results and not column_parts.any():
+            continue
+        scores = np.nan_to_num(material.cosines[rows]) if arm == "vector" else column_parts
+        values = zip(contributions, ids, column_parts.tolist(), scores.tolist(), strict=True)
+        for contribution, document_id, part, score in values:
+            if (result := results.get(document_id)) is not None:
+                contribution[arm] = ArmContribution(result.rank, result.score, part)
+            elif part:
+                contribution[arm] = ArmContribution(0, score, part)
     return contributions
-
-
-def _cosine(material: CandidateTable, at: int) -> float:
-    cosine = float(material.cosines[at])
-    return 0.0 if isnan(cosine) else cosine

@@ -75,9 +75,12 @@ def fit_to_budget(
             if in_order:
                 break
             continue
-        used.update(neighbour.place for neighbour in (*fits.before, *fits.after) if neighbour.place)
         selected.append(fits)
-        remaining = None if remaining is None else remaining - fits.tokens
+        if context:
+            neighbours = (*fits.before, *fits.after)
+            used.update(document.place for document in neighbours if document.place)
+        if remaining is not None:
+            remaining -= fits.tokens
     return selected
 
 
@@ -86,7 +89,7 @@ def _with_context(
     context: Mapping[DocumentPosition, StoredDocument],
     used: set[DocumentPosition],
 ) -> SelectedHit:
-    if document.place is None:
+    if not context or document.place is None:
         return SelectedHit(document, document.text)
     session, position = document.place
 
@@ -145,6 +148,8 @@ def merge_duplicates(
 
 
 def _newest(group: list[tuple[RankedDocument, StoredDocument]]) -> DistinctHit:
+    if len(group) == 1:
+        return DistinctHit(*group[0], 1)
     ranked_document, document = max(
         group, key=lambda pair: (pair[1].happened_at or pair[1].updated_at, pair[1].document_id)
     )

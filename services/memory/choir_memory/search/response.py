@@ -1,7 +1,6 @@
 """Build the wire models of a search result, the hits and the receipt: pure."""
 
 from collections.abc import Mapping, Sequence
-from uuid import UUID
 
 from pydantic import JsonValue
 
@@ -56,8 +55,7 @@ def build_receipt(
     query: MemoryQuery,
     stages: QueryTimer,
     lists: Mapping[Arm, Sequence[ArmResult]],
-    ranking: Mapping[UUID, RankedDocument],
-    selected_hits: Sequence[SelectedHit],
+    hits: Sequence[MemoryHit],
     degraded: str | None,
     *,
     misspelt: int,
@@ -67,7 +65,7 @@ def build_receipt(
 
     `misspelt` words of the query were replaced by similar ones; a model added `added` terms.
     """
-    hits: list[JsonValue] = [_trace(ranking[hit.document.document_id]) for hit in selected_hits]
+    traces: list[JsonValue] = [_trace(hit) for hit in hits]
     filters: list[JsonValue] = [*used_filters(query)]
     cut: list[JsonValue] = [*stages.cut]
     return {
@@ -80,19 +78,15 @@ def build_receipt(
         "degraded": degraded,
         "cut": cut,
         "took_ms": {**stages.took_ms, "total": stages.total_ms()},
-        "hits": hits,
+        "hits": traces,
     }
 
 
-def _trace(ranked_document: RankedDocument) -> JsonObject:
+def _trace(hit: MemoryHit) -> JsonObject:
     return {
-        "id": str(ranked_document.document_id),
-        "score": round(ranked_document.score, SCORE_DIGITS),
-        # from the figures, not from `_arm_scores`: that would validate fifty models again
-        "arms": {
-            arm: [hit.rank, round(hit.score, SCORE_DIGITS), round(hit.part, SCORE_DIGITS)]
-            for arm, hit in sorted(ranked_document.arms.items())
-        },
+        "id": hit.document_id,
+        "score": hit.score,
+        "arms": {result.arm: [result.rank, result.score, result.part] for result in hit.arms},
     }
 
 

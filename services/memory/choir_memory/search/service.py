@@ -65,7 +65,7 @@ from choir_memory.search.scope_store import SearchScope
 from choir_memory.search.similar_terms import SimilarWords, retrieve_similar
 from choir_memory.search.space_cache import SpaceCache
 from choir_memory.search.text_arm_store import MAX_TERMS
-from choir_memory.text.clauses import clauses_to_search
+from choir_memory.text.clauses import clauses_to_search, split_sentences
 from choir_memory.text.dates import QueriedTime, find_time
 from choir_memory.text.questions import asks_agent, content_terms
 from choir_memory.text.tokens import query_terms
@@ -356,26 +356,26 @@ class SearchService:
 
     def _answer(self, search: _SearchState) -> MemoryHits:
         by_id = {ranked_document.document_id: ranked_document for ranked_document in search.ranking}
+        hits = tuple(
+            build_hit(
+                hit,
+                by_id[hit.document.document_id],
+                search.times.get(hit.document.document_id, 1),
+            )
+            for hit in search.selected_hits
+        )
         receipt = build_receipt(
             search.query,
             search.stages,
             search.result.lists,
-            by_id,
-            search.selected_hits,
+            hits,
             search.degraded,
             misspelt=len(search.similar),
             added=len(search.added),
         )
         receipt_id = self._queue_receipt(search, receipt)
         return MemoryHits(
-            hits=tuple(
-                build_hit(
-                    hit,
-                    by_id[hit.document.document_id],
-                    search.times.get(hit.document.document_id, 1),
-                )
-                for hit in search.selected_hits
-            ),
+            hits=hits,
             arms_used=tuple(sorted(search.result.lists)),
             degraded=search.degraded,
             cut=tuple(search.stages.cut),
@@ -420,7 +420,6 @@ def _clauses(query: MemoryQuery) -> list[frozenset[str]]:
     """Return the terms of each sentence of a query, without greetings; nothing if it is one sentence."""
     if "clause" not in query.arms:
         return []
-    clauses = clauses_to_search(query.query)
-    if len(clauses) == 1 and clauses[0].text == query.query.strip():
+    if split_sentences(query.query) == [query.query.strip()]:
         return []
-    return [frozenset(content_terms(clause.text)) for clause in clauses]
+    return [frozenset(content_terms(clause.text)) for clause in clauses_to_search(query.query)]

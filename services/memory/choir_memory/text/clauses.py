@@ -74,10 +74,16 @@ class Clause:
     kind: ClauseKind
 
 
+def split_sentences(message: str) -> list[str]:
+    """Return the distinct sentences of a message, in order."""
+    sentences = dict.fromkeys(match.group().strip() for match in _SENTENCES.finditer(message))
+    return [sentence for sentence in sentences if sentence]
+
+
 def clauses_to_search(message: str) -> list[Clause]:
     """Return the clauses that may need memory, the most likely first; none for mere small talk."""
-    sentences = dict.fromkeys(match.group().strip() for match in _SENTENCES.finditer(message))
-    clauses = [Clause(text, _kind(text)) for text in sentences if text and not _is_small_talk(text)]
+    sentences = split_sentences(message)
+    clauses = [Clause(text, _kind(text)) for text in sentences if not _is_small_talk(text)]
     clauses.sort(key=lambda clause: (_ORDER.index(clause.kind), -len(clause.text)))
     return clauses[:MAX_CLAUSES]
 

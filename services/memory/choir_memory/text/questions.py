@@ -63,15 +63,20 @@ _STOP_TERMS: Mapping[Language, frozenset[str]] = {
 
 def detect_language(text: str) -> Language:
     """Return the language with the most stop words in a text; English for other languages."""
-    terms = query_terms(text)
+    return _language_of(query_terms(text))
+
+
+def _language_of(terms: Collection[str]) -> Language:
     return max(_STOP_TERMS, key=lambda language: len(_STOP_TERMS[language].intersection(terms)))
 
 
 def content_terms(question: str) -> list[str]:
     """Return the search terms without stop words; all of them if the question has nothing else."""
-    terms = query_terms(_UNSPACED_ASKING.sub(" ", question))
-    stop_terms = _STOP_TERMS[detect_language(question)]
-    return [term for term in terms if term not in stop_terms] or query_terms(question)
+    all_terms = query_terms(question)
+    stop_terms = _STOP_TERMS[_language_of(all_terms)]
+    bare = question if question.isascii() else _UNSPACED_ASKING.sub(" ", question)
+    terms = all_terms if bare == question else query_terms(bare)
+    return [term for term in terms if term not in stop_terms] or all_terms
 
 
 _ASKS_AGENT = re.compile(

@@ -74,17 +74,21 @@ def stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > 3 else word
 
 
-def _runs(text: str) -> Iterator[str]:
+def _runs(text: str) -> list[str]:
+    normalised = text.casefold() if text.isascii() else _without_accents(text)
+    runs: list[str] = _RUNS.findall(_POSSESSIVE.sub("", normalised))
+    return runs
+
+
+def _without_accents(text: str) -> str:
     folded = unicodedata.normalize("NFKD", text).casefold()
-    # Accents are removed; kana voicing marks are kept, and NFC joins them and Hangul again.
+    # kana voicing marks are kept, and NFC joins them and Hangul again
     bare = "".join(c for c in folded if c in _KANA_MARKS or not unicodedata.combining(c))
-    normalised = _POSSESSIVE.sub("", unicodedata.normalize("NFC", bare))
-    for match in _RUNS.finditer(normalised):
-        yield match.group()
+    return unicodedata.normalize("NFC", bare)
 
 
 def _of_run(run: str, *, singles: bool) -> Iterator[str]:
-    if not _UNSPACED_START.match(run):
+    if run.isascii() or not _UNSPACED_START.match(run):
         yield stem(run[:MAX_TOKEN])
         return
     if singles:
