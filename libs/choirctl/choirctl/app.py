@@ -41,6 +41,7 @@ COMMANDS = (
     CommandEntry("memory", "Show, change, export and import an agent's memory."),
     CommandEntry("collection", "Add documents to an agent's memory, and erase them."),
     CommandEntry("person", "Erase everything that a person said and received."),
+    CommandEntry("schedule", "Add reminders and instructions for later, and show their runs."),
     CommandEntry("workspace", "Show workspaces, and empty one."),
     CommandEntry("approval", "Show agents' approval requests, and decide them."),
     CommandEntry("policy", "Show the rules on tool calls, and what they decide."),

@@ -166,6 +166,8 @@ class ControlApp:
             ):
                 tasks.create_task(run_periodically(interval_s, name, run), name=name)
             await services.sessions.startup.start_agents()
+            # not earlier: a prompt that is due would wait for an agent that is about to start
+            tasks.create_task(services.schedules.runner.run(), name="schedules")
             self.http.readiness.mark_started()
             agents = len(snapshot.config.agents)
             log.info("choird ready", config_version=snapshot.version, agents=agents)

@@ -95,6 +95,7 @@ VALUES: dict[str, Value] = {
     "source": lambda _: "main",
     "job": lambda _: "slow",
     "grant": lambda _: "grant_1",
+    "schedule": lambda _: "1",
     "setting": lambda _: "on",
     "text": lambda _: ONE_LINE,
     "name": _known("receipt"),
@@ -120,6 +121,7 @@ SPECIAL: dict[str, tuple[Value, ...]] = {
 MORE: dict[str, tuple[str, ...]] = {
     "up": ("--detach",),
     "logs": ("--no-follow",),
+    "schedule add": ("--in", "1d", "--remind", ONE_LINE),
     "chat": ("-m", f"say: {ONE_LINE}"),
     "memory list": ("--store", "knowledge"),
     "memory put": ("--key", "other"),

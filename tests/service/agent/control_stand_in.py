@@ -62,6 +62,7 @@ from choir_common.wire.rpc import (
     StatusRequest,
     TerminateRequest,
 )
+from choir_common.wire.schedules import WakeUp
 from choir_common.wire.signals import ShutdownSignal, Signal, SignalBody, UserMessageSignal
 
 AGENT = "main"
@@ -162,10 +163,16 @@ class ControlStandIn:
         inbox_id: str = "inb_1",
         sent_at: datetime | None = None,
         attachments: tuple[ReceivedFile, ...] = (),
+        wake_up: WakeUp | None = None,
     ) -> None:
-        """Queue a user's message."""
+        """Queue a user's message, or with `wake_up` the words of a schedule."""
         message = UserMessageSignal(
-            inbox_id=inbox_id, dm=DM, text=text, sent_at=sent_at, attachments=attachments
+            inbox_id=inbox_id,
+            dm=DM,
+            text=text,
+            sent_at=sent_at,
+            attachments=attachments,
+            wake_up=wake_up,
         )
         await self.tell(message)
 

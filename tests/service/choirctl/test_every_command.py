@@ -145,6 +145,26 @@ def test_the_cost_of_calls_is_told(shell: ChoirctlRunner) -> None:
     assert "$0.00" in shell.succeeds("cost")
 
 
+def test_a_schedule_is_added_listed_shown_paused_resumed_run_and_removed(
+    shell: ChoirctlRunner,
+) -> None:
+    words = ("--every", "1h", "--remind", "drink water", "--zone", "Europe/Berlin")
+    number = str(shell.data("schedule", "add", "main", *words)["schedule_id"])
+    assert [view["text"] for view in shell.data("schedule", "list", "main")] == ["drink water"]
+    assert "every 1h" in shell.succeeds("schedule", "list")
+    assert shell.data("schedule", "run", number)["runs"][0]["manual"]
+    assert "drink water" in shell.succeeds("schedule", "show", number)
+    assert shell.data("schedule", "pause", number)["state"] == "paused"
+    assert "paused already" in shell.fails(5, "schedule", "pause", number)
+    assert shell.data("schedule", "resume", number)["state"] == "active"
+    assert "removed" in shell.succeeds("schedule", "remove", number)
+    assert "no schedule" in shell.fails(3, "schedule", "show", number).casefold()
+    one_time = ("schedule", "add", "main", "--in", "5m")
+    assert "exactly one" in shell.fails(2, *one_time)
+    assert "exactly one" in shell.fails(2, *one_time, "--at", "08:00", "--remind", "x")
+    assert "not a duration" in shell.fails(2, *one_time[:-1], "soon", "--remind", "x")
+
+
 def test_an_agent_is_listed_shown_told_and_cancelled(shell: ChoirctlRunner) -> None:
     assert {view["agent_id"]: view["state"] for view in shell.data("agent", "list")} == {
         "main": "running",

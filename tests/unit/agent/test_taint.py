@@ -8,9 +8,10 @@ from choir_agent.provenance.result_origins import EndedCall, result_provenance
 from choir_agent.provenance.shell_commands import is_local
 from choir_agent.provenance.taint_fold import MAX_FILES, MAX_ORIGINS, apply_to_taint
 from choir_agent.provenance.taint_rule import runs_offline
-from choir_common.wire.events import ToolResultCommitted, ToolStatus
+from choir_common.wire.events import ToolResultCommitted, ToolStatus, UserMessageStarted
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import LaneTaint, Origin, ResultProvenance, SessionTaint
+from choir_common.wire.schedules import WakeUp
 from tests.unit.agent.told_session import ToldSession
 
 PAGE = Origin(what="web page https://a.example/")
@@ -50,6 +51,18 @@ def test_only_the_newest_origins_are_kept_with_the_least_trust_of_all() -> None:
     held = taint.lane("edge")
     assert [source.what for source in held.outside] == [f"page {n}" for n in range(MAX_ORIGINS)]
     assert held.trust == 5
+
+
+@pytest.mark.parametrize("by_agent", [True, False])
+def test_words_that_the_agent_scheduled_count_as_text_from_outside(by_agent: bool) -> None:
+    mark = WakeUp(schedule_id=7, summary="schedule 7", by_agent=by_agent)
+    message = UserMessageStarted(
+        turn_id="t", inbox_id="run_1", dm="console", text="send it to x", wake_up=mark
+    )
+    held = apply_to_taint(SessionTaint(), "edge", message).lane("edge")
+    assert [one.what for one in held.outside] == (
+        ["schedule 7, which the agent created"] if by_agent else []
+    )
 
 
 def test_a_written_file_holds_what_its_lane_holds_and_others_do_not() -> None:

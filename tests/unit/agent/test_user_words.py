@@ -13,6 +13,7 @@ from choir_agent.tools.workspace import Workspace
 from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.events import Reply, UserMessageStarted
 from choir_common.wire.model import JsonObject
+from choir_common.wire.schedules import WakeUp
 from choir_common.wire.speech import Transcription
 from tests.support.agent_fakes import silent_log
 
@@ -48,6 +49,13 @@ def test_an_edit_a_reply_and_files_are_said_by_choir_and_quoted() -> None:
     assert "it is in .choirtmp/recv/1-a.jpg" in read and "big.zip" in read
     assert "it is not available: it is too large." in read
     assert "\n[Choir] x" not in read, "a file's name does not leave its line"
+
+
+def test_the_words_of_a_schedule_are_marked_as_no_message_of_the_user() -> None:
+    mark = WakeUp(schedule_id=7, summary="schedule 7, every 1h, created by you", by_agent=True)
+    marked, words = user_text(a_message("look at the mail", wake_up=mark)).split("\n\n")
+    assert marked.startswith("[Choir] Not a message of the user: schedule 7, every 1h")
+    assert words == "look at the mail"
 
 
 @pytest.mark.parametrize("mime", ["image/png", "text/plain; charset=utf-8", "application/a.b+xml"])

@@ -16,7 +16,9 @@ from choir_common.wire.events import (
     ReportBegun,
     SkillStarted,
     SkillTransitioned,
+    UserMessageStarted,
 )
+from choir_common.wire.schedules import WakeUp
 from choir_memory.sessions.rendering import PART_CHARS, split_text
 from choir_memory.sessions.units import (
     RUN_CALLS,
@@ -55,6 +57,17 @@ def test_a_message_a_run_of_tools_and_an_answer_are_three_units_in_order() -> No
     assert "boats.md" in run.text and "The boat lies in Falmouth." in run.text
     assert (run.first_rev, run.last_rev) == (4, 7)
     assert (answer.kind, answer.speaker, answer.text) == ("turn", "main", "In Falmouth.")
+
+
+def test_the_words_of_a_schedule_are_a_note_and_no_words_of_the_user() -> None:
+    script = make_script()
+    mark = WakeUp(schedule_id=7, summary="schedule 7", by_agent=True)
+    message = UserMessageStarted(
+        turn_id="turn_1", inbox_id="run_1", dm="console", text="I like tea", wake_up=mark
+    )
+    script.add(message)
+    (note,) = of(script)
+    assert (note.kind, note.speaker, note.origin) == ("note", "schedule", "agent")
 
 
 def test_an_answer_after_a_search_of_memory_is_trusted_like_the_hits_and_teaches_nothing() -> None:

@@ -155,8 +155,8 @@ class RecordRetention(WireModel):
     """Days to keep control's finished records; null: no limit."""
 
     messages: int | None = Field(default=90, ge=1)
-    """Inbound and outbound messages, after they are answered and delivered. Log and memory contain their
-    text, too."""
+    """Inbound and outbound messages, after they are answered and delivered, and the ended runs of schedules.
+    Log and memory contain the text of messages, too."""
     operations: int | None = Field(default=90, ge=1)
     """Finished operations, such as updates."""
     approvals: int | None = Field(default=365, ge=1)

@@ -22,6 +22,7 @@ from choir_common.wire.preparation_events import AttachmentsRead as AttachmentsR
 from choir_common.wire.preparation_events import PictureDescribed as PictureDescribed
 from choir_common.wire.preparation_events import RemindersAdded as RemindersAdded
 from choir_common.wire.provenance import LaneTaint, ResultProvenance
+from choir_common.wire.schedules import WakeUp
 from choir_common.wire.session_events import CarriedEvent as CarriedEvent
 from choir_common.wire.session_events import CompactionRequested as CompactionRequested
 from choir_common.wire.session_events import Fact as Fact
@@ -78,6 +79,8 @@ class UserMessageStarted(WireModel):
     """Text of the message that this one replies to."""
     sent: str = ""
     """When it was sent, in the user's time zone, as shown in prompts."""
+    wake_up: WakeUp | None = None
+    """Set if a schedule sent it and no person wrote it."""
     usage: tuple[SpeechUsage, ...] = ()
     """Transcriptions of its voice messages."""
 

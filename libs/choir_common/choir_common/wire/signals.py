@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter
 
 from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.model import AwareTime, WireModel
+from choir_common.wire.schedules import WakeUp
 
 
 class UserMessageSignal(WireModel):
@@ -29,6 +30,8 @@ class UserMessageSignal(WireModel):
     """Text of the message that this one replies to."""
     sent_at: AwareTime | None = None
     """When the user sent it; None in signals of older versions."""
+    wake_up: WakeUp | None = None
+    """Set if a schedule sent it and no person wrote it."""
     traceparent: str | None = Field(default=None, max_length=100)
     """The span in which the message arrived; the agent's work on it joins that trace."""
 

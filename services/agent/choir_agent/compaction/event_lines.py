@@ -142,7 +142,8 @@ def _selected_line(event: CommittedEvent) -> str:
     match event.payload:
         case UserMessageStarted() as message:
             sent = f" ({message.sent})" if message.sent else ""
-            author, text = f"user{sent}", message.text
+            author = "schedule" if message.wake_up is not None else "user"
+            author, text = f"{author}{sent}", message.text
         case InjectedInstruction(text=text):
             author = "instruction"
         case ModelOutput(text=text) | Reply(text=text):

@@ -96,12 +96,13 @@ class EdgeLane:
     async def queue_message(self, message: UserMessageSignal) -> None:
         """Queue a message; duplicates are ignored. Wait while the queue is full.
 
-        If the user sees an answer being written, the message interrupts it.
+        If the user sees an answer being written, a person's message interrupts it.
         """
         await self._queue.wait_for_space()
         if message.inbox_id in self._queue or self._arbiter.has_message(message.inbox_id):
             return
-        if self._model.record_interrupted(STOPPED_BY_MESSAGE):
+        is_from_person = message.wake_up is None
+        if is_from_person and self._model.record_interrupted(STOPPED_BY_MESSAGE):
             self._interrupt_turn()
         self._queue.put(message)
 
@@ -225,9 +226,11 @@ class EdgeLane:
     def _begin(self, transcript: HeardMessage) -> None:
         message, budgets = transcript.message, self._settings.current().settings.budgets
         state = self._arbiter.state
-        grant = parse_grant(message.text, state, budgets) or parse_money_grant(
-            message.text, state, self._clock.now()
-        )
+        grant = None
+        if message.wake_up is None:  # only a person grants a budget
+            grant = parse_grant(message.text, state, budgets) or parse_money_grant(
+                message.text, state, self._clock.now()
+            )
         if grant is not None:
             # Commit the grant first: after a crash in between, the message is delivered again and
             # starts an ordinary turn.
@@ -246,6 +249,7 @@ class EdgeLane:
             corrects=message.corrects,
             reply_to=message.reply_to,
             sent=self._sent(message.sent_at),
+            wake_up=message.wake_up,
             usage=transcript.usage,
         )
         self._arbiter.commit(EDGE_LANE, payload)

@@ -190,8 +190,13 @@ def _from_memory(least: int) -> ResultProvenance:
 
 
 def _after_message(taint: SessionTaint, message: UserMessageStarted) -> SessionTaint:
-    """Note the message's files: the user owns them, but others may have written them."""
-    workspace = taint.workspace
+    """Note the message's files, which others may have written, and the words of the agent's own schedules."""
+    wake_up, workspace = message.wake_up, taint.workspace
+    if wake_up is not None and wake_up.by_agent:
+        # The agent may have written them after it had read something from outside.
+        what = f"schedule {wake_up.schedule_id}, which the agent created"
+        outside = (Origin(what=what, trust=TOOL_OUTPUT.trust),)
+        taint = _add(taint, EDGE, ResultProvenance(outside=outside))
     for file in message.attachments:
         if file.transcription is not None:
             continue

@@ -357,10 +357,9 @@ def event_size(event: CommittedEvent) -> int:
                 MESSAGE_OVERHEAD + len(f.name) + len(f.path) + PICTURE_SIZE * is_picture(f)
                 for f in message.attachments
             )
-            size = (
-                len(f"{message.sent}{message.text}{message.reply_to}{message.corrects}".encode())
-                + files
-            )
+            mark = "" if message.wake_up is None else message.wake_up.summary
+            texts = (message.sent, mark, message.text, message.reply_to, message.corrects)
+            size = len("".join(texts).encode()) + files
         case InjectedInstruction(text=text, sent=sent):
             size = len(f"{sent}{text}".encode())
         case Reply(text=text):

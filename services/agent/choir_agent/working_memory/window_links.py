@@ -79,6 +79,8 @@ def _user_texts(window: LaneWindow) -> Iterator[str]:
     payloads = (*(turn.head.payload for turn in window.turns), *_payloads(window))
     for payload in payloads:
         match payload:
+            case UserMessageStarted(wake_up=wake_up) if wake_up is not None and wake_up.by_agent:
+                pass  # the agent's own words
             case UserMessageStarted(text=text) | InjectedInstruction(text=text, by="user"):
                 yield text
             case _:

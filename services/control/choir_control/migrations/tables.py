@@ -24,10 +24,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from choir_control.migrations import approval_tables
+from choir_control.migrations import approval_tables, schedule_tables
 from choir_control.migrations.metadata import CLOCK, DOLLARS, METADATA, NOW, SCHEMA, TIME, ZERO
 
-__all__ = ("METADATA", "SCHEMA", "approval_tables")
+__all__ = ("METADATA", "SCHEMA", "approval_tables", "schedule_tables")
 
 Table(
     "channel_messages",

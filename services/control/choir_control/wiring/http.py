@@ -32,6 +32,7 @@ from choir_control.api.operator.memory import MemorySpaces, memory_routes
 from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
 from choir_control.api.operator.persons import person_routes
 from choir_control.api.operator.policy import policy_routes
+from choir_control.api.operator.schedules import schedule_routes
 from choir_control.api.operator.sessions import session_routes
 from choir_control.api.operator.system import (
     command_routes,
@@ -128,6 +129,7 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
             usage=services.sessions.usage,
         ),
         cost_routes(services.money.costs),
+        schedule_routes(services.schedules.service),
         approval_routes(approvals.store, approvals.service, approvals.proposals.worker),
         dm_routes(services.configuration, services.sessions.store, services.log.memory_settings),
         command_routes(services.configuration),

@@ -41,6 +41,7 @@ from choir_control.wiring.conversations import ConversationServices
 from choir_control.wiring.images import ImageServices
 from choir_control.wiring.log import LogServices
 from choir_control.wiring.money import MoneyServices
+from choir_control.wiring.schedules import ScheduleServices
 from choir_control.wiring.sessions import HostToolServices, SessionServices
 
 SERVICE = "choir-control"
@@ -83,10 +84,9 @@ class ControlServices:
         self.money = self._make_money()
         self.conversations = self._make_conversations()
         self.log = self._make_log()
+        self.schedules = self._make_schedules()
         self.host_tools = self._make_host_tools()
-        self.images = ImageServices(
-            settings=settings, configuration=self.configuration, secrets=self.secret_store
-        )
+        self.images = self._make_images()
         self.operations = OperationService(
             store=OperationStore(self.database),
             outbox=self.conversations.outbox,
@@ -139,6 +139,21 @@ class ControlServices:
             money=self.money,
             restart_reasons=CONTINUED_REASONS,
             key_file=self.settings.audit_keys,
+        )
+
+    def _make_schedules(self) -> ScheduleServices:
+        return ScheduleServices(
+            database=self.database,
+            configuration=self.configuration,
+            outbox=self.conversations.outbox,
+            log=self.log,
+            redactor=self.redactor,
+            clock=self._clock,
+        )
+
+    def _make_images(self) -> ImageServices:
+        return ImageServices(
+            settings=self.settings, configuration=self.configuration, secrets=self.secret_store
         )
 
     def _make_host_tools(self) -> HostToolServices:
@@ -281,6 +296,7 @@ class ControlServices:
             workspaces=sessions.workspaces,
             forgetting=sessions.forgetting,
             costs=self.money.costs,
+            schedules=self.schedules.service,
             background=BackgroundCommands(self.operations),
             dialogue=DialogueState(),
         )

@@ -223,6 +223,9 @@ class UnitSplitter:
         | ApprovalDecided,
     ) -> None:
         match payload:
+            case UserMessageStarted(wake_up=wake_up) if wake_up is not None:
+                self._close(event.lane)
+                self._add(event, "note", payload.text, "schedule", "agent", payload.turn_id)
             case UserMessageStarted():
                 self._close(event.lane)
                 self._add(event, "turn", payload.text, "user", "user", payload.turn_id)

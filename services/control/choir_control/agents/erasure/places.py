@@ -64,6 +64,11 @@ PLACES: Mapping[str, Place] = MappingProxyType(
         "received_files": DeletedRows(
             "t.inbox_id IN (SELECT i.inbox_id FROM choir_control.inbox AS i WHERE i.dm = $1)"
         ),
+        "schedule_runs": DeletedRows(
+            "t.schedule_id IN ("
+            "SELECT s.schedule_id FROM choir_control.schedules AS s WHERE s.dm = $1)"
+        ),
+        "schedules": DeletedRows(_OF_DM),
         "pending_approvals": DeletedRows(_OF_SESSIONS),
         "grants": DeletedRows(_OF_SESSIONS),
         "approval_nonces": DeletedRows(_OF_DM),

@@ -28,6 +28,7 @@ from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.outbox.store import OutboxStore
+from choir_control.conversations.schedules.service import ScheduleService
 from choir_control.conversations.session_overview import AgentOverview
 from choir_control.log.eventlog.store import EventStore
 from choir_control.money.costs import CostService
@@ -84,5 +85,6 @@ class CommandContext:
     workspaces: WorkspaceService
     forgetting: ForgetService
     costs: CostService
+    schedules: ScheduleService
     background: BackgroundCommands
     dialogue: DialogueState

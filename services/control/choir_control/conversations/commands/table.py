@@ -16,6 +16,7 @@ from choir_control.conversations.commands import (
     memory,
     operations,
 )
+from choir_control.conversations.commands.schedule_table import SCHEDULE_COMMANDS
 from choir_control.conversations.commands.spec import (
     ArgumentKind,
     CommandArgument,
@@ -361,9 +362,7 @@ OPERATOR_COMMANDS = (
     _for_operators(
         "Show one complete request.", "approval show", "GET /v1/approvals/{approval_id}"
     ),
-    _for_operators(
-        "Follow a session's log as it grows.", None, "GET /v1/sessions/{session_id}/events/stream"
-    ),
+    _for_operators("Follow a session's log.", None, "GET /v1/sessions/{session_id}/events/stream"),
     _for_operators(
         "Roll back an applied request.",
         "approval rollback",
@@ -481,6 +480,7 @@ COLLECTION_COMMANDS = (
 
 CHAT_COMMANDS: tuple[CommandSpec, ...] = (
     *CONVERSATION_COMMANDS,
+    *SCHEDULE_COMMANDS,
     *ADMIN_COMMANDS,
     *OPERATOR_COMMANDS,
     *MEMORY_COMMANDS,

@@ -62,6 +62,8 @@ class RetentionJob:
             keep = timedelta(days=config.retention.messages)
             await self._prune("outbox", keep, self._rows.prune_outbox)
             await self._prune("inbox", keep, self._rows.prune_inbox)
+            await self._prune("schedule_runs", keep, self._rows.prune_schedule_runs)
+            await self._prune("schedules", keep, self._rows.prune_schedules)
         if config.retention.operations is not None:
             keep = timedelta(days=config.retention.operations)
             await self._prune("operations", keep, self._rows.prune_operations)

@@ -127,6 +127,26 @@ WITH old AS (
 )
 SELECT count(*) FROM gone
 """
+_SCHEDULE_RUNS = """
+WITH old AS (
+    SELECT run_id FROM choir_control.schedule_runs
+    WHERE ended_at < clock_timestamp() - $1::interval ORDER BY ended_at LIMIT $2
+), gone AS (
+    DELETE FROM choir_control.schedule_runs WHERE run_id IN (SELECT run_id FROM old) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+_SCHEDULES = """
+WITH old AS (
+    SELECT schedule_id FROM choir_control.schedules AS s
+    WHERE state = 'ended' AND planned_at < clock_timestamp() - $1::interval
+      AND NOT EXISTS (SELECT FROM choir_control.schedule_runs AS r WHERE r.schedule_id = s.schedule_id)
+    LIMIT $2
+), gone AS (
+    DELETE FROM choir_control.schedules WHERE schedule_id IN (SELECT schedule_id FROM old) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
 KEEP_NEWEST_CONFIGS = 20
 """Versions of config.json that always stay; the newest one is in force."""
 
@@ -168,6 +188,14 @@ class ExpiredRowStore:
     async def prune_sessions(self, keep: timedelta, limit: int) -> int:
         """Delete ended sessions without a log for longer than `keep` that no other table refers to."""
         return await self._prune(_SESSIONS, keep, limit)
+
+    async def prune_schedule_runs(self, keep: timedelta, limit: int) -> int:
+        """Delete runs of schedules that ended longer than `keep` ago."""
+        return await self._prune(_SCHEDULE_RUNS, keep, limit)
+
+    async def prune_schedules(self, keep: timedelta, limit: int) -> int:
+        """Delete schedules that ended longer than `keep` ago and have no runs."""
+        return await self._prune(_SCHEDULES, keep, limit)
 
     async def _prune(self, sql: str, keep: timedelta, limit: int, *more: int) -> int:
         return int(await self._database.fetchval(sql, keep, limit, *more))

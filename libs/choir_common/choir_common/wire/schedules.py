@@ -1,0 +1,101 @@
+"""Wire models of schedules: what is to happen at which times, and its runs."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from choir_common.wire.config_parts import TimeZone
+from choir_common.wire.model import AgentName, AwareTime, Name, WireModel
+
+MAX_SCHEDULE_TEXT = 4_000
+MAX_DURATION_TEXT = 40
+ScheduleKind = Literal["remind", "prompt"]
+"""`remind`: Choir sends the words unchanged, without a model; `prompt`: the words instruct the agent."""
+TimingKind = Literal["in", "at", "every", "cron"]
+CatchUp = Literal["once", "skip", "all"]
+"""What happens with runs that are later than the grace: the newest one runs late, none does, or all do."""
+Overlap = Literal["skip", "wait", "allow"]
+"""What happens with a run while an earlier one is running; `wait`: one waits, others are skipped."""
+ScheduleState = Literal["active", "paused", "ended"]
+RunState = Literal["due", "running", "done", "failed", "missed", "skipped", "paused"]
+
+
+class NewSchedule(WireModel):
+    """Request to create a schedule."""
+
+    agent_id: AgentName
+    kind: ScheduleKind
+    text: str = Field(min_length=1, max_length=MAX_SCHEDULE_TEXT)
+    """The words of the reminder, or the instruction to the agent."""
+    timing: TimingKind
+    value: str = Field(min_length=1, max_length=200)
+    """A duration (`in`, `every`), a time (`at`) or a cron expression with five fields."""
+    zone: TimeZone | None = None
+    """IANA name; default: the time zone of the conversation."""
+    dm: Name | None = None
+    """The conversation; default: the agent's current one, or else its default."""
+    catch_up: CatchUp = "once"
+    grace: str = Field(default="10m", max_length=MAX_DURATION_TEXT)
+    """A run that starts later than this is late."""
+    overlap: Overlap | None = None
+    """Default: `allow` for reminders, else `skip`."""
+    jitter: str = Field(default="0s", max_length=MAX_DURATION_TEXT)
+    """Each run starts up to this much later, by a fixed amount that depends on the schedule and the time."""
+    max_failures: int = Field(default=5, ge=1, le=100)
+    """Consecutive failures after which the schedule is paused."""
+    words: str = Field(default="", max_length=MAX_SCHEDULE_TEXT)
+    """The words or the command from which the schedule was made."""
+
+
+class RunView(WireModel):
+    """One run of a schedule."""
+
+    run_id: str
+    due_at: AwareTime
+    state: RunState
+    detail: str
+    """Why it has this state, if that is not obvious."""
+    manual: bool
+    """Whether a person started it outside of its times."""
+    started_at: AwareTime | None
+    ended_at: AwareTime | None
+
+
+class ScheduleView(WireModel):
+    """A schedule; `runs` are its newest runs, the newest first."""
+
+    schedule_id: int
+    agent_id: str
+    dm: str
+    kind: ScheduleKind
+    text: str
+    timing: TimingKind
+    value: str
+    zone: str
+    summary: str
+    """When it runs, as text."""
+    state: ScheduleState
+    note: str
+    """Why it is paused or waits."""
+    next_at: AwareTime | None
+    catch_up: CatchUp
+    grace_s: int
+    overlap: Overlap
+    jitter_s: int
+    failures: int
+    max_failures: int
+    created_by: str
+    """`operator`, `dm NAME` or `agent NAME`."""
+    words: str
+    created_at: AwareTime
+    runs: tuple[RunView, ...] = ()
+
+
+class WakeUp(WireModel):
+    """Mark of a message that a schedule sent and no person wrote."""
+
+    schedule_id: int
+    summary: str
+    """When the schedule runs, and when this run was due, as text."""
+    by_agent: bool
+    """Whether the agent created the schedule; its words may then come from what the agent has read."""

@@ -1,0 +1,269 @@
+"""Commands `choirctl schedule add|list|show|pause|resume|run|remove`."""
+
+import asyncio
+from typing import Annotated, cast
+from zoneinfo import ZoneInfo
+
+import typer
+from pydantic import ValidationError
+from rich.markup import escape
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.operator import Page
+from choir_common.wire.schedules import NewSchedule, ScheduleKind, ScheduleView, TimingKind
+from choir_common.wire.validation_messages import error_messages
+from choirctl.api.control import connect, parse_response
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.app import add_group
+from choirctl.arguments import AgentId, OptionalAgentId
+from choirctl.output.printing import print_json, print_rows, stdout_console, table
+
+NOTHING = 'No schedules; `choirctl schedule add main --in 5m --remind "tea is ready"` adds one.'
+PATH = "/v1/schedules"
+ScheduleId = Annotated[
+    int, typer.Argument(metavar="SCHEDULE", help="The schedule's number.", min=1)
+]
+After = Annotated[
+    str | None, typer.Option("--in", help="Once, after this time: 90s, 5m, 1h30m, 2d.")
+]
+At = Annotated[
+    str | None, typer.Option("--at", help="Once, at this time: 08:00 or `2026-12-24 18:00`.")
+]
+Every = Annotated[
+    str | None, typer.Option("--every", help="Again and again, after this time: 1h, 1d.")
+]
+CronExpression = Annotated[
+    str | None, typer.Option("--cron", help="By a cron expression: `0 8 * * MON-FRI`.")
+]
+Remind = Annotated[str | None, typer.Option("--remind", help="Send these words unchanged.")]
+Prompt = Annotated[str | None, typer.Option("--prompt", help="Give the agent this instruction.")]
+Zone = Annotated[str | None, typer.Option("--zone", help="Time zone, such as Europe/Berlin.")]
+Conversation = Annotated[
+    str | None, typer.Option("--dm", help="The conversation; default: the agent's.")
+]
+CatchUpRule = Annotated[
+    str, typer.Option(help="What happens with late runs.", metavar="once|skip|all")
+]
+Grace = Annotated[str, typer.Option(help="A run is late after this time.")]
+OverlapRule = Annotated[
+    str | None,
+    typer.Option(help="A run while an earlier one is running.", metavar="skip|wait|allow"),
+]
+Jitter = Annotated[str, typer.Option(help="Start up to this much later.")]
+MaxFailures = Annotated[int, typer.Option(help="Pause after so many failures in a row.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(
+        app,
+        "schedule",
+        ("add", add_schedule),
+        ("list", list_schedules),
+        ("show", show),
+        ("pause", pause),
+        ("resume", resume),
+        ("run", run),
+        ("remove", remove),
+    )
+
+
+def add_schedule(
+    ctx: typer.Context,
+    agent: AgentId,
+    after: After = None,
+    at: At = None,
+    every: Every = None,
+    cron: CronExpression = None,
+    remind: Remind = None,
+    prompt: Prompt = None,
+    zone: Zone = None,
+    dm: Conversation = None,
+    catch_up: CatchUpRule = "once",
+    grace: Grace = "10m",
+    overlap: OverlapRule = None,
+    jitter: Jitter = "0s",
+    max_failures: MaxFailures = 5,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a reminder or an instruction for later."""
+    timing, value = _only(
+        "--in, --at, --every and --cron", in_=after, at=at, every=every, cron=cron
+    )
+    kind, text = _only("--remind and --prompt", remind=remind, prompt=prompt)
+    fields = {
+        "agent_id": agent,
+        "kind": cast(ScheduleKind, kind),
+        "text": text,
+        "timing": cast(TimingKind, timing.rstrip("_")),
+        "value": value,
+        "zone": zone,
+        "dm": dm,
+        "catch_up": catch_up,
+        "grace": grace,
+        "overlap": overlap,
+        "jitter": jitter,
+        "max_failures": max_failures,
+        "words": f"choirctl schedule add {agent} --{timing.rstrip('_')} {value} --{kind} {text}"[
+            :4_000
+        ],
+    }
+    try:
+        request = NewSchedule.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidRequest("; ".join(error_messages(error, "the command")) + ".") from None
+    view = asyncio.run(_add(find_target(ctx, home, url), request))
+    _print_one(view, as_json=as_json)
+
+
+def list_schedules(
+    ctx: typer.Context,
+    agent: OptionalAgentId = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List schedules, oldest first."""
+    views = asyncio.run(_list(find_target(ctx, home, url), agent))
+    if as_json:
+        print_json(views)
+        return
+    rows = table("SCHEDULE", "AGENT", "STATE", "NEXT", "WHEN", "KIND", "TEXT")
+    for view in views:
+        rows.add_row(
+            str(view.schedule_id),
+            view.agent_id,
+            view.state,
+            _next(view),
+            escape(view.summary),
+            view.kind,
+            escape(view.text),
+        )
+    print_rows(rows, NOTHING)
+
+
+def show(
+    ctx: typer.Context,
+    schedule: ScheduleId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a schedule and its newest runs."""
+    view = asyncio.run(_send(find_target(ctx, home, url), "GET", f"{PATH}/{schedule}"))
+    _print_one(view, as_json=as_json)
+
+
+def pause(
+    ctx: typer.Context,
+    schedule: ScheduleId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start no further runs until it is resumed."""
+    view = asyncio.run(_send(find_target(ctx, home, url), "POST", f"{PATH}/{schedule}/pause"))
+    _print_one(view, as_json=as_json)
+
+
+def resume(
+    ctx: typer.Context,
+    schedule: ScheduleId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with the next due time."""
+    view = asyncio.run(_send(find_target(ctx, home, url), "POST", f"{PATH}/{schedule}/resume"))
+    _print_one(view, as_json=as_json)
+
+
+def run(
+    ctx: typer.Context,
+    schedule: ScheduleId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start a run now, in addition to its times."""
+    view = asyncio.run(_send(find_target(ctx, home, url), "POST", f"{PATH}/{schedule}/run"))
+    _print_one(view, as_json=as_json)
+
+
+def remove(
+    ctx: typer.Context,
+    schedule: ScheduleId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a schedule and its history."""
+    view = asyncio.run(_send(find_target(ctx, home, url), "DELETE", f"{PATH}/{schedule}"))
+    if as_json:
+        print_json(view)
+    else:
+        stdout_console().print(f"Schedule {view.schedule_id} is removed.", markup=False)
+
+
+def _only(names: str, **options: str | None) -> tuple[str, str]:
+    """Return the one option that is given. Raises InvalidRequest for none or several."""
+    present = [(name, value) for name, value in options.items() if value is not None]
+    if len(present) != 1:
+        raise InvalidRequest(f"Give exactly one of {names}.")
+    return present[0]
+
+
+def _next(view: ScheduleView) -> str:
+    if view.next_at is None:
+        return "-"
+    return f"{view.next_at.astimezone(ZoneInfo(view.zone)):%Y-%m-%d %H:%M}"
+
+
+def _print_one(view: ScheduleView, *, as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+        return
+    console = stdout_console()
+    console.print(f"Schedule {view.schedule_id} of {view.agent_id}: {view.state}", markup=False)
+    facts = (
+        ("when", view.summary),
+        ("next", _next(view)),
+        (view.kind, view.text),
+        ("to", view.dm),
+        ("note", view.note),
+        ("late runs", f"{view.catch_up}, after {view.grace_s} s"),
+        ("overlap", view.overlap),
+        ("failures", f"{view.failures} of {view.max_failures}"),
+        ("created by", view.created_by),
+        ("from", view.words),
+    )
+    for name, value in facts:
+        if value:
+            console.print(f"  {name}: {value}", markup=False)
+    if not view.runs:
+        return
+    rows = table("DUE", "STATE", "DETAIL")
+    zone = ZoneInfo(view.zone)
+    for item in view.runs:
+        due = f"{item.due_at.astimezone(zone):%Y-%m-%d %H:%M:%S}"
+        rows.add_row(due, item.state, escape(item.detail))
+    print_rows(rows)
+
+
+async def _add(place: Target, request: NewSchedule) -> ScheduleView:
+    async with connect(place) as api:
+        return parse_response(await api.send("POST", PATH, body=request), ScheduleView)
+
+
+async def _list(place: Target, agent: str | None) -> list[ScheduleView]:
+    params = {} if agent is None else {"agent": agent}
+    async with connect(place) as api:
+        page = parse_response(await api.send("GET", PATH, params=params), Page[ScheduleView])
+    return page.items
+
+
+async def _send(place: Target, method: str, path: str) -> ScheduleView:
+    async with connect(place) as api:
+        return parse_response(await api.send(method, path), ScheduleView)

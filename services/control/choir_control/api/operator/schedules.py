@@ -1,0 +1,56 @@
+"""`/v1/schedules`: reminders and prompts at chosen times, and their runs."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from choir_common.http.body import openapi_body, parse_request_body
+from choir_common.wire.operator import Page
+from choir_common.wire.schedules import NewSchedule, ScheduleView
+from choir_control.conversations.schedules.service import ScheduleScope, ScheduleService
+
+OPERATOR = "operator"
+
+
+def schedule_routes(schedules: ScheduleService) -> APIRouter:
+    """Return the router of schedules."""
+    router = APIRouter(prefix="/schedules", tags=["schedules"])
+
+    @router.get("")
+    async def list_schedules(
+        agent: Annotated[str | None, Query(max_length=64, pattern=r"^[^\x00]*$")] = None,
+    ) -> Page[ScheduleView]:
+        """List schedules, oldest first, without their runs."""
+        return Page(items=await schedules.list_all(ScheduleScope(agent_id=agent)))
+
+    @router.post("", status_code=201, openapi_extra=openapi_body(NewSchedule))
+    async def create_schedule(request: Request) -> ScheduleView:
+        """Create a schedule. 400 for times that cannot be understood, 429 above 1,000 of an agent."""
+        return await schedules.create(await parse_request_body(request, NewSchedule), OPERATOR)
+
+    @router.get("/{schedule_id}")
+    async def show_schedule(schedule_id: int) -> ScheduleView:
+        """Show a schedule with its newest runs."""
+        return await schedules.show(schedule_id)
+
+    @router.post("/{schedule_id}/pause")
+    async def pause_schedule(schedule_id: int) -> ScheduleView:
+        """Start no further runs until it is resumed. 409 if it is not active."""
+        return await schedules.pause(schedule_id)
+
+    @router.post("/{schedule_id}/resume")
+    async def resume_schedule(schedule_id: int) -> ScheduleView:
+        """Go on with the next due time. 409 if it is not paused."""
+        return await schedules.resume(schedule_id)
+
+    @router.post("/{schedule_id}/run")
+    async def run_schedule(schedule_id: int) -> ScheduleView:
+        """Start a run now, in addition to its times. 409 if none can start."""
+        return await schedules.run_now(schedule_id)
+
+    @router.delete("/{schedule_id}")
+    async def remove_schedule(schedule_id: int) -> ScheduleView:
+        """Delete a schedule and its history; a run that has started goes on."""
+        return await schedules.remove(schedule_id)
+
+    return router

@@ -1,0 +1,97 @@
+"""The command `/schedule`: reminders and instructions for later."""
+
+import re
+from typing import cast
+
+from pydantic import ValidationError
+
+from choir_common.errors import InvalidRequest, NotFound
+from choir_common.wire.schedules import NewSchedule, ScheduleKind, ScheduleView, TimingKind
+from choir_common.wire.validation_messages import error_messages
+from choir_control.conversations.commands.context import CommandContext
+from choir_control.conversations.commands.spec import CommandCall
+from choir_control.conversations.schedules.service import ScheduleScope
+from choir_control.conversations.schedules.texts import describe_run, describe_view
+
+USAGE = (
+    "/schedule add in 5m remind tea is ready; /schedule add at 08:00 remind …; "
+    "/schedule add every 1d prompt …; /schedule add cron 0 8 * * MON-FRI prompt …"
+)
+_ADD = re.compile(
+    r"(?P<timing>in|at|every|cron)\s+(?P<value>.+?)\s+(?P<kind>remind|prompt)\s+(?P<text>.+)",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+async def add_schedule(context: CommandContext, call: CommandCall) -> str:
+    """Add a schedule to the conversation."""
+    typed = call.arguments["what"]
+    match = _ADD.fullmatch(typed.strip())
+    if match is None:
+        raise InvalidRequest(f"I cannot read that. Examples: {USAGE}. Nothing was done.")
+    if call.bound_agent_id is None:
+        raise NotFound("No agent is bound to this conversation, so nothing was done.")
+    try:
+        request = NewSchedule(
+            agent_id=call.bound_agent_id,
+            kind=cast(ScheduleKind, match["kind"].lower()),
+            text=match["text"],
+            timing=cast(TimingKind, match["timing"].lower()),
+            value=match["value"].strip("\"'`"),
+            dm=call.dm,
+            words=f"/schedule add {typed}"[:4_000],
+        )
+    except ValidationError as error:
+        raise InvalidRequest(f"{'; '.join(error_messages(error, 'the command'))}.") from None
+    view = await context.schedules.create(request, f"dm {call.dm}")
+    return f"Added: {describe_view(view)}"
+
+
+async def list_schedules(context: CommandContext, call: CommandCall) -> str:
+    """Return the schedules of the conversation, or in an admin conversation all of them."""
+    views = await context.schedules.list_all(_scope(call))
+    lines = [describe_view(view) for view in views if view.state != "ended"]
+    return "\n".join(lines) or f"There are no schedules. Examples: {USAGE}"
+
+
+async def show_schedule(context: CommandContext, call: CommandCall) -> str:
+    """Return a schedule and its newest runs."""
+    view = await context.schedules.show(_number(call), _scope(call))
+    return "\n".join([describe_view(view), *(describe_run(run, view.zone) for run in view.runs)])
+
+
+async def pause_schedule(context: CommandContext, call: CommandCall) -> str:
+    """Pause a schedule."""
+    return describe_view(await context.schedules.pause(_number(call), _scope(call)))
+
+
+async def resume_schedule(context: CommandContext, call: CommandCall) -> str:
+    """Resume a schedule."""
+    return describe_view(await context.schedules.resume(_number(call), _scope(call)))
+
+
+async def run_schedule(context: CommandContext, call: CommandCall) -> str:
+    """Start a run now."""
+    view = await context.schedules.run_now(_number(call), _scope(call))
+    return f"Started: {_first_line(view)}"
+
+
+async def remove_schedule(context: CommandContext, call: CommandCall) -> str:
+    """Delete a schedule."""
+    view = await context.schedules.remove(_number(call), _scope(call))
+    return f"Removed: {_first_line(view)}"
+
+
+def _scope(call: CommandCall) -> ScheduleScope:
+    return ScheduleScope() if call.is_admin else ScheduleScope(dm=call.dm)
+
+
+def _number(call: CommandCall) -> int:
+    text = call.arguments["id"]
+    if not (text.isdecimal() and len(text) < 19):
+        raise InvalidRequest(f"{text[:40]!r} is not a schedule's number; /schedule lists them.")
+    return int(text)
+
+
+def _first_line(view: ScheduleView) -> str:
+    return f"schedule {view.schedule_id}, {view.summary}"

@@ -1,0 +1,141 @@
+"""A schedule and its runs as stored, and the changes of both."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from choir_common.wire.schedules import (
+    CatchUp,
+    Overlap,
+    RunState,
+    ScheduleKind,
+    ScheduleState,
+    TimingKind,
+)
+from choir_control.conversations.schedules.timing import Timing
+
+AGENT = "agent "
+"""Prefix of `Schedule.created_by` if an agent created the schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that waits (`due`) or is running."""
+
+    run_id: str
+    due_at: datetime
+    state: RunState
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRules:
+    """What a schedule does with late, overlapping and failing runs."""
+
+    catch_up: CatchUp
+    grace: timedelta
+    overlap: Overlap
+    jitter: timedelta
+    max_failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A stored schedule with its open runs."""
+
+    schedule_id: int
+    revision: int
+    """Grows with each change; a change applies only to the revision that it was made for."""
+    agent_id: str
+    dm: str
+    kind: ScheduleKind
+    text: str
+    timing_kind: TimingKind
+    value: str
+    """The timing as it was written; for `in` and `at`, the moment in UTC."""
+    zone: str
+    timing: Timing
+    rules: ScheduleRules
+    state: ScheduleState
+    note: str
+    failures: int
+    """Consecutive failures."""
+    failed_at: datetime | None
+    next_due: datetime | None
+    """The first due time that has no final run yet."""
+    planned_at: datetime
+    """The time, on control's clock, of the last change."""
+    created_by: str
+    words: str
+    created_at: datetime
+    open_runs: tuple[OpenRun, ...] = ()
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether a run is running."""
+        return any(run.state == "running" for run in self.open_runs)
+
+    @property
+    def waiting(self) -> tuple[OpenRun, ...]:
+        """Return the runs that wait for the end of an earlier one."""
+        return tuple(
+            run
+            for run in self.open_runs
+            if run.state == "due" and (self.next_due is None or run.due_at < self.next_due)
+        )
+
+    @property
+    def needs_agent(self) -> bool:
+        """Return whether a run can only start while the agent runs."""
+        return self.kind != "remind"
+
+    @property
+    def is_by_agent(self) -> bool:
+        """Return whether an agent created the schedule."""
+        return self.created_by.startswith(AGENT)
+
+
+@dataclass(frozen=True, slots=True)
+class RunChange:
+    """A new run, or a new state of a waiting one. A run with the state `running` starts."""
+
+    due_at: datetime
+    state: RunState
+    detail: str = ""
+    run_id: str | None = None
+    """None: a new id."""
+    is_late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleChange:
+    """The next state of a schedule, and the changes of its runs."""
+
+    state: ScheduleState
+    next_due: datetime | None
+    start_at: datetime | None
+    """When to plan again: `next_due` plus its jitter."""
+    runs: tuple[RunChange, ...] = ()
+    notice: str = ""
+    """A message to the conversation."""
+    note: str = ""
+    failures: int | None = None
+    """None: unchanged."""
+    is_manual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDraft:
+    """A schedule to be stored."""
+
+    agent_id: str
+    dm: str
+    kind: ScheduleKind
+    text: str
+    timing_kind: TimingKind
+    value: str
+    zone: str
+    timing: Timing
+    rules: ScheduleRules
+    created_by: str
+    words: str
+    request_key: str | None = None
+    """A second draft with the same key creates nothing."""

@@ -1,0 +1,46 @@
+"""Wiring of schedules and the worker that runs them."""
+
+from choir_common.clock import Clock
+from choir_common.postgres.pool import Database
+from choir_common.redactor import Redactor
+from choir_control.configuration.current import ConfigService
+from choir_control.conversations.schedules.run_store import RunStore
+from choir_control.conversations.schedules.runner import ScheduleRunner
+from choir_control.conversations.schedules.service import ScheduleService
+from choir_control.conversations.schedules.starter import RunStarter
+from choir_control.conversations.schedules.store import ScheduleStore
+from choir_control.log.signals.notifier import OutboxRescanner
+from choir_control.wiring.log import LogServices
+
+
+class ScheduleServices:
+    """The stores, the service and the worker of schedules."""
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        configuration: ConfigService,
+        outbox: OutboxRescanner,
+        log: LogServices,
+        redactor: Redactor,
+        clock: Clock,
+    ) -> None:
+        runs = RunStore(database)
+        starter = RunStarter(
+            runs,
+            configuration=configuration,
+            outbox=outbox,
+            notifier=log.notifier,
+            signal_locks=log.signal_locks,
+        )
+        self.runner = ScheduleRunner(runs, starter=starter, clock=clock)
+        self.service = ScheduleService(
+            ScheduleStore(database),
+            runs=runs,
+            starter=starter,
+            runner=self.runner,
+            configuration=configuration,
+            redactor=redactor,
+            clock=clock,
+        )

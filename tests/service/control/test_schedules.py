@@ -1,0 +1,249 @@
+"""Schedules in a running choird: reminders, prompts, their ends, and the commands of a conversation."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from choir_common.clock import SystemClock
+from choir_common.errors import InvalidRequest
+from choir_common.wire.schedules import NewSchedule, ScheduleView
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.world import World, until
+
+
+class SetClock(SystemClock):
+    """A clock whose wall time a test sets; monotonic time goes on."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 6, 1, 8, 0, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.time
+
+
+@pytest.fixture
+async def world(stopped: World) -> World:
+    """A ready choird with a clock that stands still."""
+    stopped.clock = SetClock()
+    await stopped.start()
+    return stopped
+
+
+def clock_of(world: World) -> SetClock:
+    assert isinstance(world.clock, SetClock)
+    return world.clock
+
+
+def look(world: World) -> None:
+    """Let the worker look at the schedules now."""
+    assert world.control is not None
+    world.control.services.schedules.runner.wake()
+
+
+def go_on(world: World, **duration: float) -> None:
+    """Set the clock forward."""
+    clock_of(world).time += timedelta(**duration)
+    look(world)
+
+
+async def add(world: World, text: str = "tea is ready", **fields: Any) -> ScheduleView:
+    """Add a schedule as an operator; by default a reminder in five minutes."""
+    settings = {"agent_id": "main", "kind": "remind", "timing": "in", "value": "5m", **fields}
+    answer = await world.post("/v1/schedules", json={"text": text, **settings})
+    assert answer.status_code == 201, answer.text
+    return ScheduleView.model_validate_json(answer.content)
+
+
+async def show(world: World, view: ScheduleView) -> ScheduleView:
+    answer = await world.get(f"/v1/schedules/{view.schedule_id}")
+    return ScheduleView.model_validate_json(answer.content)
+
+
+async def until_states(world: World, view: ScheduleView, *states: str) -> ScheduleView:
+    """Wait until the runs, oldest first, have these states."""
+    shown = view
+
+    async def reached() -> bool:
+        nonlocal shown
+        look(world)
+        shown = await show(world, view)
+        return [run.state for run in reversed(shown.runs)] == list(states)
+
+    try:
+        await until(reached, within=20)
+    except TimeoutError:
+        raise AssertionError(f"{shown.runs} are not {states}") from None
+    return shown
+
+
+async def test_a_reminder_is_sent_word_for_word_when_it_is_due(world: World) -> None:
+    view = await add(world, "  *tea* is\nready ")
+    look(world)
+    await asyncio.sleep(0.1)
+    assert world.gateway.texts == []
+    go_on(world, minutes=5)
+    assert await world.delivered(1) == ["  *tea* is\nready "]
+    ended = await until_states(world, view, "done")
+    assert (ended.state, ended.next_at) == ("ended", None)
+    assert world.gateway.delivered[0].dm == "console"
+
+
+async def test_a_reminder_that_is_late_says_when_it_was_due(world: World) -> None:
+    view = await add(world, zone="Europe/Berlin", timing="at", value="12:00")
+    await world.stop()
+    clock_of(world).time += timedelta(hours=5)
+    await world.start()
+    (text,) = await world.delivered(1)
+    assert text.startswith("tea is ready\n\n[Choir]")
+    assert "2026-06-01 12:00 Europe/Berlin" in text
+    await until_states(world, view, "done")
+
+
+async def test_a_prompt_reaches_the_agent_as_a_wake_up_and_its_answer_ends_the_run(
+    world: World, agent: AgentHand
+) -> None:
+    words = "look at https://news.example/"
+    view = await add(world, words, kind="prompt", timing="every", value="1h")
+    go_on(world, hours=1)
+    signal = await agent.next_message()
+    run_id = (await show(world, view)).runs[0].run_id
+    assert (signal.inbox_id, signal.text) == (run_id, words)
+    assert signal.wake_up is not None and not signal.wake_up.by_agent
+    assert f"schedule {view.schedule_id}, every 1h" in signal.wake_up.summary
+    await until_states(world, view, "running")
+    assert world.control is not None
+    hosts = await world.control.services.database.fetchval(
+        "SELECT hosts FROM choir_control.inbox WHERE inbox_id = $1", run_id
+    )
+    assert hosts == ["news.example"], "the user has named it"
+    await agent.take_up(signal)
+    await agent.reply("nothing new", answers=signal.inbox_id)
+    await until_states(world, view, "done")
+
+
+async def test_failed_answers_are_counted_and_pause_the_schedule_with_a_word(
+    world: World, agent: AgentHand
+) -> None:
+    view = await add(
+        world, "do it", kind="prompt", timing="every", value="1h", max_failures=2, catch_up="all"
+    )
+    for number in (1, 2):
+        go_on(world, hours=1)
+        signal = await agent.next_message()
+        await agent.take_up(signal)
+        await agent.reply("no credit", answers=signal.inbox_id, kind="error")
+        shown = await until_states(world, view, *["failed"] * number)
+        assert shown.runs[0].detail == "no credit"
+    texts = await world.delivered(3)
+    assert f"choirctl schedule resume {view.schedule_id}" in texts[-1]
+    shown = await show(world, view)
+    assert (shown.state, shown.failures, shown.note) == ("paused", 2, "its runs failed")
+    resumed = await world.post(f"/v1/schedules/{view.schedule_id}/resume")
+    assert resumed.json()["state"] == "active" and resumed.json()["failures"] == 0
+
+
+async def test_a_prompt_waits_for_an_agent_that_does_not_run_and_runs_once_late(
+    world: World,
+) -> None:
+    view = await add(world, "look", agent_id="other", kind="prompt", timing="every", value="1h")
+    go_on(world, hours=1)
+    shown = await until_states(world, view, "due")
+    assert shown.note == "waits: other is not running"
+    (notice,) = await world.delivered(1)
+    assert notice.startswith(f"Schedule {view.schedule_id} (prompt “look”, every 1h) is due, but")
+    run = await world.post(f"/v1/schedules/{view.schedule_id}/run")
+    assert run.status_code == 409 and "other is not running" in run.text
+    go_on(world, hours=1, minutes=30)
+    started = await world.post("/v1/agents/other/start", json={"workspace": "spare"})
+    assert started.status_code < 300, started.text
+    await until_states(world, view, "missed", "running")
+    signal = await (await world.agent(starts=2)).next_message()
+    assert signal.wake_up is not None and "was due at" in signal.wake_up.summary
+    assert len(world.gateway.texts) == 1
+
+
+async def test_an_undeliverable_reminder_has_failed(world: World) -> None:
+    world.gateway.fail_with = [InvalidRequest("no such chat")]
+    view = await add(world)
+    go_on(world, minutes=5)
+    shown = await until_states(world, view, "failed")
+    assert shown.runs[0].detail == "no such chat"
+
+
+async def test_two_workers_that_look_at_the_same_time_start_a_run_once(world: World) -> None:
+    assert world.control is not None
+    view = await add(world)
+    runner = world.control.services.schedules.runner
+    clock_of(world).time += timedelta(minutes=5)
+    await asyncio.gather(*(runner.tick() for _ in range(8)))
+    await until_states(world, view, "done")
+    assert world.gateway.texts == ["tea is ready"]
+
+
+async def test_a_repeated_request_creates_one_schedule(world: World) -> None:
+    assert world.control is not None
+    service = world.control.services.schedules.service
+    request = NewSchedule(agent_id="main", kind="remind", text="x", timing="in", value="5m")
+    first = await service.create(request, "agent main", "ses_1:call_1")
+    again = await service.create(request, "agent main", "ses_1:call_1")
+    assert first.schedule_id == again.schedule_id
+    assert len(await service.list_all()) == 1
+
+
+async def test_a_conversation_adds_lists_and_changes_its_schedules(world: World) -> None:
+    said = await world.say("/schedule add every 1d remind water the plants", "u1")
+    assert said.note is not None and "water the plants" in said.note
+    (view,) = (await world.get("/v1/schedules", params={"agent": "main"})).json()["items"]
+    number = view["schedule_id"]
+    assert (view["created_by"], view["dm"]) == ("dm console", "console")
+    assert view["words"] == "/schedule add every 1d remind water the plants"
+    for update_id, text, words in (
+        ("u2", "/schedule", "water the plants"),
+        ("u3", f"/schedule pause {number}", "paused"),
+        ("u4", f"/schedule pause {number}", "paused already"),
+        ("u5", f"/schedule resume {number}", "next 2026-06-02"),
+        ("u6", f"/schedule run {number}", "Started"),
+        ("u7", f"/schedule show {number}", "started by a person"),
+        ("u8", f"/schedule remove {number}", "Removed"),
+        ("u9", "/schedule", "no schedules"),
+        ("u10", "/schedule add soon remind me", "Nothing was done"),
+        ("u11", "/schedule add in soon remind me", "not a duration"),
+        ("u12", "/schedule show x", "not a schedule's number"),
+    ):
+        note = (await world.say(text, update_id)).note
+        assert note is not None and words in note, (text, note)
+    assert await world.delivered(1) == ["water the plants"]
+
+
+async def test_another_conversation_sees_and_changes_only_its_own_schedules(world: World) -> None:
+    view = await add(world)
+    listed = (await world.say("/schedule", "u1", dm="second")).note
+    assert listed is not None and "There are no schedules" in listed
+    removed = (await world.say(f"/schedule remove {view.schedule_id}", "u2", dm="second")).note
+    assert removed is not None and "There is no schedule" in removed
+    assert (await show(world, view)).state == "active"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"agent_id": "nobody"}, 404, "There is no agent"),
+        ({"dm": "nowhere"}, 404, "There is no DM"),
+        ({"value": "soon"}, 400, "not a duration"),
+        ({"zone": "Mars/Base"}, 400, "unknown time zone"),
+        ({"timing": "cron", "value": "every day"}, 400, "five fields"),
+        ({"jitter": "2h"}, 400, "at most one hour"),
+        ({"text": ""}, 400, "text"),
+    ],
+)
+async def test_a_schedule_that_cannot_work_is_refused(
+    world: World, fields: dict[str, Any], status: int, words: str
+) -> None:
+    body = {"agent_id": "main", "kind": "remind", "text": "x", "timing": "in", "value": "5m"}
+    answer = await world.post("/v1/schedules", json={**body, **fields})
+    assert answer.status_code == status
+    assert words in answer.text
+    for path in ("/v1/schedules/99", "/v1/schedules/99999999999999999999"):
+        assert (await world.get(path)).status_code == 404

@@ -1,0 +1,99 @@
+"""A process that runs schedules over a real database, with a fast clock, until it is killed."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from multiprocessing.synchronize import Event
+
+from choir_common.clock import SystemClock
+from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.keyed_lock import KeyedLock
+from choir_common.postgres.pool import Database
+from choir_control.conversations.schedules.run_store import RunStore
+from choir_control.conversations.schedules.runner import ScheduleRunner
+from choir_control.conversations.schedules.starter import RunStarter
+from choir_control.log.signals.notifier import Notifier
+
+# Stands in for the gateway and the agent: all is delivered and answered at once.
+DELIVER = "UPDATE choir_control.outbox SET status = 'delivered' WHERE status = 'waiting'"
+ANSWER = "UPDATE choir_control.inbox SET answered_rev = 1 WHERE answered_rev IS NULL"
+
+
+@dataclass
+class FastClock(SystemClock):
+    """A wall clock that began at `start` and runs `factor` times as fast; `offset` sets it."""
+
+    start: datetime
+    began: float
+    factor: float
+    offset: timedelta
+
+    def now(self) -> datetime:
+        return (
+            self.start + timedelta(seconds=(time.time() - self.began) * self.factor) + self.offset
+        )
+
+    def stop(self) -> None:
+        """Let the time stand still."""
+        self.start, self.offset, self.factor = self.now(), timedelta(0), 0.0
+
+
+class OneConversation:
+    """A configuration in which each conversation is on the console."""
+
+    @property
+    def current(self) -> "OneConversation":
+        return self
+
+    def gateway_of(self, dm: str) -> str:
+        return "console"
+
+
+class NoDelivery:
+    """Stands in for the outbox worker; see `DELIVER`."""
+
+    def rescan(self, dm: str) -> None:
+        pass
+
+
+def make_runner(database: Database, clock: FastClock) -> ScheduleRunner:
+    """Return the worker over a database."""
+    runs = RunStore(database)
+    starter = RunStarter(
+        runs,
+        configuration=OneConversation(),  # type: ignore[arg-type]
+        outbox=NoDelivery(),
+        notifier=Notifier(),
+        signal_locks=KeyedLock(),
+    )
+    return ScheduleRunner(runs, starter=starter, clock=clock)
+
+
+async def work(dsn: str, password: str, clock: FastClock, begun: Event) -> None:
+    """Run schedules without limit; set `begun` when the database is open."""
+    async with Database(dsn, password, size=2, application="schedule-worker") as database:
+        runner = make_runner(database, clock)
+        begun.set()
+        while True:
+            try:
+                await runner.tick()
+                await database.execute(DELIVER)
+                await database.execute(ANSWER)
+            except (Unavailable, OutcomeUnknown):
+                await asyncio.sleep(0.02)
+
+
+async def finish(database: Database, clock: FastClock) -> None:
+    """Run what is due at a time that stands still, until nothing is open."""
+    clock.stop()
+    runner = make_runner(database, clock)
+    for _ in range(5):
+        await runner.tick()
+        await database.execute(DELIVER)
+        await database.execute(ANSWER)
+
+
+def run_worker(dsn: str, password: str, clock: FastClock, begun: Event) -> None:
+    """Run until killed: the main function of a child process."""
+    asyncio.run(work(dsn, password, clock, begun))
