@@ -34,6 +34,8 @@ from choir_agent.tools.builtin.propose import (
     ProposeSkillTool,
 )
 from choir_agent.tools.builtin.propose_tool import ProposeToolTool
+from choir_agent.tools.builtin.schedule import MANIFESTS as SCHEDULE_MANIFESTS
+from choir_agent.tools.builtin.schedule import ScheduleTool
 from choir_agent.tools.builtin.shell import ShellTool
 from choir_agent.tools.builtin.skill import (
     START_MANIFEST,
@@ -106,7 +108,7 @@ def build_toolset(
         ProposeSkillTool(control, known_tools),
         MemoryUpsertTool(control, session_log),
         *_workspace_and_service_tools(control, workspace, files, programs, web),
-        MessageSendTool(workspace, session_log.sent_call_ids),
+        *_conversation_tools(control, workspace, session_log),
         *_core_job_tools(session_log),
     ]
     skill_tools = [START_MANIFEST.name, TRANSITION_MANIFEST.name]
@@ -144,6 +146,15 @@ def _workspace_and_service_tools(
         EmailCheckTool(),
         ProposeConfigChangeTool(control),
         ProposeRepoChangeTool(control),
+    ]
+
+
+def _conversation_tools(
+    control: ControlClient, workspace: Workspace, session_log: SessionLog
+) -> list[Tool]:
+    return [
+        MessageSendTool(workspace, session_log.sent_call_ids),
+        *(ScheduleTool(manifest, control, session_log) for manifest in SCHEDULE_MANIFESTS),
     ]
 
 

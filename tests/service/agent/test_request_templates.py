@@ -91,7 +91,8 @@ async def test_tools_without_what_they_need_are_not_offered_until_they_have_it()
     needing = {"choir_email_send", "choir_notion_query", "choir_tts_speak"}
     assert not before & {*needing, "choir_web_search", "choir_propose_skill", "choir_propose_tool"}
     gained = {"choir_web_search", "choir_propose_skill", "choir_propose_tool"}
-    assert after - before == {*gained, "choir_propose_repo_change"}
+    # and the built-in skills, which need proposals
+    assert after - before == {*gained, "choir_propose_repo_change", "choir_skill_start"}
 
 
 async def test_what_is_switched_off_is_neither_offered_nor_allowed() -> None:

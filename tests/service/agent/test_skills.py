@@ -195,6 +195,7 @@ async def test_a_forbidden_tool_three_times_makes_the_error_transition() -> None
     refusals = [result.output for result in results(control) if result.status == "refused"]
     assert [output["code"] for output in refusals] == ["skill_tool_forbidden"] * 3
     assert refusals[0]["allowed_tools"] == ["choir_fs_read"]
+    assert "choir_skill_start" in model.tools()[0] and MOVES[0] not in model.tools()[0]
     assert model.tools()[4] == MOVES
     assert "3 calls were refused" in model.shown[4].turn.system_text
 

@@ -2,10 +2,13 @@
 
 import pytest
 
+from choir_agent.arbiter.call_policy import rule_call
+from choir_agent.arbiter.rulings import CheckedCall
 from choir_agent.arbiter.tool_policy import PolicyContext, ToolPolicy
 from choir_agent.log.session_state import BudgetUsage, JobState, SessionState, SkillState
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.skills.skill_spec import SkillSpec, StateSpec, Transition
+from choir_agent.tools.builtin import schedule
 from choir_agent.tools.manifest import Lanes, LlmView, RuntimeView, SideEffect, ToolManifest
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolOutput
@@ -13,6 +16,7 @@ from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreStarted, ToolConstraints
 from choir_common.wire.model import JsonObject
+from choir_common.wire.policy import AgentPolicy
 
 
 class Stub:
@@ -162,3 +166,16 @@ def test_every_effect_of_the_edge_lane_keeps_jobs_from_beginning_under_it() -> N
     }
     assert {name for name, locks in held.items() if locks} == {"t.write", "t.send"}
     assert POLICY.extra_locks(TOOLS["t.write"].manifest, "core:worker") == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "action"),
+    [({"schedule_id": 1, "ask_user": True}, "ask"), ({"schedule_id": 1}, "allow")],
+)
+def test_a_call_whose_argument_asks_for_consent_needs_a_person(
+    arguments: JsonObject, action: str
+) -> None:
+    stub = Stub("t.delete", "write")
+    stub.manifest = schedule.DELETE_MANIFEST
+    checked = CheckedCall(stub, arguments, "", ())
+    assert rule_call(AgentPolicy(agent_id="main"), checked, "edge").decision.action == action

@@ -17,6 +17,7 @@ from choir_control.conversations.schedules.timing import (
     next_due,
     parse_duration,
     parse_timing,
+    shortest_gap,
 )
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
@@ -142,6 +143,21 @@ def test_after_a_very_wrong_clock_rare_due_times_are_listed_too() -> None:
     many = due_until(monthly, first, first + timedelta(days=11 * 366))
     assert (many.since, len(many.times)) == (first, MAX_LISTED)
     assert many.times[-1] == local("2038-01-01T00:00")
+
+
+@pytest.mark.parametrize(
+    ("timing", "gap"),
+    [
+        (Interval(NOW, timedelta(minutes=50)), timedelta(minutes=50)),
+        (Cron("0 * * * *", BERLIN), timedelta(hours=1)),
+        (Cron("0,59 8 * * *", BERLIN), timedelta(minutes=59)),
+        (Cron("15,30 0 1 1 *", BERLIN), timedelta(minutes=15)),
+        (Cron("30 8 * * *", BERLIN), timedelta(days=1)),
+        (Once(NOW + timedelta(hours=1)), None),
+    ],
+)
+def test_the_shortest_time_between_two_runs_is_known(timing: Timing, gap: timedelta | None) -> None:
+    assert shortest_gap(timing, NOW) == gap
 
 
 @pytest.mark.parametrize("zone", [BERLIN, NEW_YORK, "Australia/Lord_Howe"])

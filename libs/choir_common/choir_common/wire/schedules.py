@@ -99,3 +99,51 @@ class WakeUp(WireModel):
     """When the schedule runs, and when this run was due, as text."""
     by_agent: bool
     """Whether the agent created the schedule; its words may then come from what the agent has read."""
+
+
+class ScheduleByAgent(WireModel):
+    """Input of `choir.schedule.create`."""
+
+    kind: ScheduleKind
+    text: str = Field(min_length=1, max_length=MAX_SCHEDULE_TEXT)
+    timing: TimingKind
+    value: str = Field(min_length=1, max_length=200)
+    ask_user: bool = False
+    """Whether a person has agreed to this call: the agent's arbiter asks about each call with it."""
+    inbox_id: str | None = None
+    """The message that the agent answers, set by the agent process; None: a report."""
+
+
+class ScheduleUpdate(WireModel):
+    """Input of `choir.schedule.update`."""
+
+    schedule_id: int
+    state: Literal["active", "paused"]
+    ask_user: bool = False
+
+
+class ScheduleRemoval(WireModel):
+    """Input of `choir.schedule.delete`."""
+
+    schedule_id: int
+    ask_user: bool = False
+
+
+class ScheduleSummary(WireModel):
+    """A schedule as its agent reads it."""
+
+    schedule_id: int
+    kind: ScheduleKind
+    text: str
+    when: str
+    state: ScheduleState | Literal["deleted"]
+    next: str
+    """The next due time in the schedule's zone, or empty."""
+    note: str
+    by_agent: bool
+
+
+class ScheduleSummaries(WireModel):
+    """Output of `choir.schedule.list`."""
+
+    schedules: tuple[ScheduleSummary, ...]

@@ -67,7 +67,7 @@ def rule_call(
         ),
         spent_usd=spent_usd,
     )
-    needs_approval = runtime.needs_approval
+    needs_approval = runtime.needs_approval or checked.arguments.get(runtime.asks_with) is True
     return RuledCall(
         call, decide(policy.rules, call, datetime.now(UTC), needs_approval=needs_approval)
     )

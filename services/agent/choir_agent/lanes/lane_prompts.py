@@ -24,6 +24,7 @@ from choir_agent.skills.current_step import (
     render_step_note,
 )
 from choir_agent.skills.skill_registry import SkillRegistry
+from choir_agent.skills.skill_spec import START_TOOL, TRANSITION_TOOL
 from choir_agent.tools.availability import unavailable_tools
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.registry import ToolRegistry
@@ -62,6 +63,8 @@ class LanePrompts:
 
     def _tools(self, lane: str, allowed: frozenset[str] | None, settings: AgentSettings) -> bytes:
         hidden = unavailable_tools(self._registry.manifests(), settings)
+        if self._session.state.skill_of(lane) is None:
+            hidden |= self._unusable_skill_tools(hidden)
         if not model_for_lane(settings, lane).has_small_context:
             return self._registry.view(lane, allowed, hidden)
         # A skill's step and a briefing name few tools, and the work needs them.
@@ -72,6 +75,11 @@ class LanePrompts:
             )
             hidden |= tools_to_hide(self._registry.canonical_names, with_jobs=jobs_have_room)
         return self._registry.view(lane, allowed, hidden, short=True)
+
+    def _unusable_skill_tools(self, hidden: frozenset[str]) -> frozenset[str]:
+        """Return the skill tools that a lane outside of skills cannot use."""
+        can_start = bool(self._skills.summaries(hidden))
+        return frozenset((TRANSITION_TOOL,) if can_start else (START_TOOL, TRANSITION_TOOL))
 
     def _allowed(
         self, state: SessionState, lane: str, job: JobState | None

@@ -19,6 +19,7 @@ from choir_common.wire.provenance import (
 )
 
 MEMORY_QUERY = "choir.memory.query"
+SCHEDULE_LIST = "choir.schedule.list"
 MAX_DEPTH = 4
 """Levels of an output that are searched for paths and URLs."""
 
@@ -48,7 +49,7 @@ def result_provenance(call: EndedCall, session: SessionTaint) -> ResultProvenanc
     """Return what a result brings into the lane of its call."""
     if call.tool == MEMORY_QUERY:
         return _of_memory(call, session)
-    outside, private = [*_outside(call)], []
+    outside, private = [*_outside(call), *_of_schedules(call)], []
     # A refused write quotes the lines that are present.
     if call.flow.reads_workspace or "present" in call.output:
         private.append(origin(f"file {call.path}" if call.path else "files of the workspace"))
@@ -70,6 +71,14 @@ def _outside(call: EndedCall) -> Iterator[Origin]:
     if not is_local(command):
         trust = OUTSIDE_OUTPUT.trust if fetches_text(command) else TOOL_OUTPUT.trust
         yield origin(f"output of `{command}`", trust)
+
+
+def _of_schedules(call: EndedCall) -> Iterator[Origin]:
+    """Yield the words of the agent's own schedules: it may have read something from outside before."""
+    listed = call.output.get("schedules") if call.tool == SCHEDULE_LIST else None
+    schedules = listed if isinstance(listed, list) else []
+    if any(isinstance(item, dict) and item.get("by_agent") for item in schedules):
+        yield origin("schedules that the agent created", TOOL_OUTPUT.trust)
 
 
 def _outside_in_files(workspace: WorkspaceTaint, path: str) -> Iterator[Origin]:

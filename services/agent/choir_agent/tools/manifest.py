@@ -50,6 +50,8 @@ class RuntimeView:
     locks: tuple[LockTemplate, ...] = ()
     needs_approval: bool = False
     """Whether a human decides on each call."""
+    asks_with: str = ""
+    """A boolean argument; a human decides on each call in which it is true."""
     lanes: Lanes = "both"
     """Which lanes may use it."""
     during_jobs: bool = False

@@ -66,8 +66,8 @@ SHORT_TOOLS: Mapping[str, ShortTool] = {
         "Search the workspace's files with a regular expression.", ("pattern", "path", "files_only")
     ),
     "choir.fs.write": ShortTool(
-        "Write a file of the workspace: the whole file, or with mode `append`, `replace` (lines start_line "
-        "to end_line) or `insert`.",
+        "Write a file of the workspace: the whole file, or with mode append, replace (start_line to "
+        "end_line) or insert.",
         ("path", "content", "mode", "start_line", "end_line"),
     ),
     "choir.memory.query": ShortTool(
@@ -76,7 +76,7 @@ SHORT_TOOLS: Mapping[str, ShortTool] = {
         ("store", "query", "after"),
     ),
     "choir.memory.upsert": ShortTool(
-        "Remember: `insert` a text, or `update` or `delete` the one with a `key` such as user.birthday.",
+        "Remember: insert a text, or update or delete the one with a key such as user.birthday.",
         ("operation", "text", "key"),
     ),
     "choir.message.send": ShortTool(
@@ -88,6 +88,12 @@ SHORT_TOOLS: Mapping[str, ShortTool] = {
         "text).",
         ("operation", "id", "query", "title", "text"),
     ),
+    "choir.schedule.create": ShortTool(
+        "Remind the user, or prompt yourself, later: in 5m, at 08:00, every 1d, cron 0 8 * * *.",
+        ("kind", "text", "timing", "value"),
+    ),
+    "choir.schedule.delete": ShortTool("Delete a schedule.", ("schedule_id",)),
+    "choir.schedule.list": ShortTool("List schedules.", ()),
     "choir.skill.start": ShortTool(
         "Begin a skill; call it alone. Your next answer is its first step.", ("skill", "input")
     ),

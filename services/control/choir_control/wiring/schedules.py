@@ -4,6 +4,7 @@ from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
 from choir_common.redactor import Redactor
 from choir_control.configuration.current import ConfigService
+from choir_control.conversations.schedules.agent_tools import AgentScheduleTools
 from choir_control.conversations.schedules.run_store import RunStore
 from choir_control.conversations.schedules.runner import ScheduleRunner
 from choir_control.conversations.schedules.service import ScheduleService
@@ -14,7 +15,7 @@ from choir_control.wiring.log import LogServices
 
 
 class ScheduleServices:
-    """The stores, the service and the worker of schedules."""
+    """The stores, the service, the worker and the agents' tools of schedules."""
 
     def __init__(
         self,
@@ -26,7 +27,7 @@ class ScheduleServices:
         redactor: Redactor,
         clock: Clock,
     ) -> None:
-        runs = RunStore(database)
+        runs, store = RunStore(database), ScheduleStore(database)
         starter = RunStarter(
             runs,
             configuration=configuration,
@@ -36,7 +37,7 @@ class ScheduleServices:
         )
         self.runner = ScheduleRunner(runs, starter=starter, clock=clock)
         self.service = ScheduleService(
-            ScheduleStore(database),
+            store,
             runs=runs,
             starter=starter,
             runner=self.runner,
@@ -44,3 +45,4 @@ class ScheduleServices:
             redactor=redactor,
             clock=clock,
         )
+        self.tools = AgentScheduleTools(self.service, store, clock)

@@ -164,6 +164,7 @@ class ControlServices:
             bus=self.bus,
             redactor=self.redactor,
             money=self.money,
+            schedules=self.schedules.tools,
         )
 
     def _make_sessions(self) -> SessionServices:

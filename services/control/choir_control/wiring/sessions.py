@@ -13,7 +13,7 @@ from choir_common.postgres.pool import Database
 from choir_common.telemetry import Redactor
 from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.host_tools.browse import BrowseTool, make_browse_tool
-from choir_control.agents.host_tools.execute import HostToolExecutor
+from choir_control.agents.host_tools.execute import HostToolExecutor, ScheduleHandlers
 from choir_control.agents.host_tools.log_search import LogSearchStore, LogSearchTool
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.agents.host_tools.money import MoneyTools
@@ -47,7 +47,7 @@ from choir_control.wiring.money import MoneyServices
 
 
 class HostToolServices:
-    """The host tools (memory, browser, log, money), and the clients of the services behind them."""
+    """The host tools (memory, browser, log, money, schedules), and the clients of services behind them."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class HostToolServices:
         bus: Bus,
         redactor: Redactor,
         money: MoneyServices,
+        schedules: ScheduleHandlers,
     ) -> None:
         self.memory = NatsMemoryClient(bus)
         self.memory_admin = NatsMemoryAdminClient(bus)
@@ -69,6 +70,7 @@ class HostToolServices:
             browse=self.browse_tool,
             log_search=LogSearchTool(LogSearchStore(database)),
             money=MoneyTools(money.budgets, money.costs),
+            schedules=schedules,
         )
 
 

@@ -38,9 +38,8 @@ MANIFEST = ToolManifest(
         description=(
             "Start a background core job for work that takes many steps, deep thought, or changes "
             "beyond a moment, and stay free to talk. The job sees nothing of this conversation: write "
-            "task_spec as a clear, complete instruction, and give it the facts, excerpts and "
-            "constraints it needs in context_bundle. Several jobs can run at once. You are told when "
-            "it ends; do not wait for it."
+            "task_spec as a complete instruction, and give the facts, excerpts and constraints it needs "
+            "in context_bundle. Several jobs can run at once. You are told when one ends; do not wait."
         ),
         parameters={
             "type": "object",
@@ -48,7 +47,7 @@ MANIFEST = ToolManifest(
                 "job_name": {
                     "type": "string",
                     "pattern": JOB_NAME_PATTERN,
-                    "description": "short and descriptive: lower-case letters, digits, hyphens",
+                    "description": "lower-case letters, digits, hyphens",
                 },
                 "task_spec": {"type": "string", "minLength": 1, "maxLength": MAX_TASK},
                 "context_bundle": {
@@ -63,7 +62,7 @@ MANIFEST = ToolManifest(
                             "type": "array",
                             "items": {"type": "string"},
                             "maxItems": 100,
-                            "description": "the only tools it may use; leave out for all",
+                            "description": "default: all",
                         },
                         "time_budget_ms": {"type": "integer", "minimum": 0},
                     },
@@ -71,7 +70,7 @@ MANIFEST = ToolManifest(
                 },
                 "output_schema": {
                     "type": "object",
-                    "description": "JSON Schema the result must fit; leave out for plain text",
+                    "description": "JSON Schema of the result; default: plain text",
                 },
                 "verbosity": {"type": "string", "enum": ["quiet", "normal", "detailed"]},
             },

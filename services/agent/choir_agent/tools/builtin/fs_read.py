@@ -42,12 +42,10 @@ MANIFEST = ToolManifest(
     LlmView(
         name="choir.fs.read",
         description=(
-            "Read a file in the workspace. Without further arguments the whole file (large files are "
-            "cut: ask for a part); `head` or `tail`: that many lines from its start or end; "
-            "`start_line` and `end_line`: that range, counted from 1; `offset` and `length`: a chunk "
-            "of bytes, for very long lines (go on at next_offset). PDF and Office files come as text, "
-            "pictures as pictures, others as base64. "
-            "Pass `hash` to choir.fs.write as expect_hash."
+            "Read a file in the workspace: the whole file (large files are cut: ask for a part); `head` or "
+            "`tail`: that many lines from its start or end; `start_line` and `end_line`: that range, from 1; "
+            "`offset` and `length`: bytes, for very long lines (go on at next_offset). PDF and Office files "
+            "come as text, pictures as pictures, others as base64."
         ),
         parameters={
             "type": "object",

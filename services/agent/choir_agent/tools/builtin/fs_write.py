@@ -24,10 +24,10 @@ MANIFEST = ToolManifest(
         description=(
             "Write a file in the workspace; missing directories are made. mode `overwrite` (default): "
             "the whole file; `create`: the same, refused if there is one; `append`: at its end; "
-            "`replace`: lines start_line to end_line, counted from 1, by content; `insert`: content "
-            "before line start_line (one past the last line inserts at the end). End content with a "
-            "line break to keep lines apart. Refused when the file has changed meanwhile: expect_hash "
-            "(the hash of choir.fs.read) and, for replace, expect (the lines as they should be)."
+            "`replace`: lines start_line to end_line, from 1, by content; `insert`: content before line "
+            "start_line (one past the last: at the end). End content with a line break to keep lines "
+            "apart. Refused when the file has changed meanwhile: expect_hash (`hash` of choir.fs.read) "
+            "and, for replace, expect (the present lines)."
         ),
         parameters={
             "type": "object",

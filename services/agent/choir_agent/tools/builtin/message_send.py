@@ -28,10 +28,9 @@ MANIFEST = ToolManifest(
     LlmView(
         name="choir.message.send",
         description=(
-            "Send the user a message at once, with files if you like: pictures, speech, videos, any "
-            f"document. Files must lie in {SEND_DIR}/; they are gone from there once they are "
-            "delivered. Your answer at the end of the turn is sent by itself: use this for files, and "
-            "for text that cannot wait."
+            "Send the user files (pictures, speech, videos, any document), or text that cannot wait; your "
+            f"answer at the end of the turn is sent by itself. Files must lie in {SEND_DIR}/; they are gone "
+            "from there once they are delivered."
         ),
         parameters={
             "type": "object",
@@ -47,7 +46,7 @@ MANIFEST = ToolManifest(
                             "kind": {
                                 "type": "string",
                                 "enum": [*KINDS],
-                                "description": "how it is shown; leave out to go by the name",
+                                "description": "default: by the name",
                             },
                         },
                         "required": ["path"],

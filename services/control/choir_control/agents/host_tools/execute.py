@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 import structlog
 
@@ -25,6 +26,18 @@ MAX_CALL_ID = 150
 Handler = Callable[[Lease, str, JsonObject], Awaitable[WireModel]]
 
 
+class ScheduleHandlers(Protocol):
+    """Handlers of the tools `choir.schedule.*`, which are in the conversations' package."""
+
+    async def create(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel: ...
+
+    async def list_all(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel: ...
+
+    async def update(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel: ...
+
+    async def delete(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel: ...
+
+
 class HostToolExecutor:
     """Executor of host tools, with a limit on concurrent calls per agent."""
 
@@ -35,6 +48,7 @@ class HostToolExecutor:
         browse: BrowseTool,
         log_search: LogSearchTool,
         money: MoneyTools,
+        schedules: ScheduleHandlers,
     ) -> None:
         self._handlers: Mapping[str, Handler] = {
             "choir.memory.query": memory.query,
@@ -45,6 +59,10 @@ class HostToolExecutor:
             # Not offered to models: the agent calls it when a user has sent a message.
             "choir.memory.remind": memory.remind,
             "choir.web.browse": browse.browse,
+            "choir.schedule.create": schedules.create,
+            "choir.schedule.list": schedules.list_all,
+            "choir.schedule.update": schedules.update,
+            "choir.schedule.delete": schedules.delete,
             # Not offered to models: the agent calls it for `choir.memory.query` with the store
             # `working`.
             HOST_TOOL: log_search.search,

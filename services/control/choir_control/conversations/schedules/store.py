@@ -1,11 +1,14 @@
 """Store of the table `schedules`: creation, reads and deletion. `RunStore` has all other changes."""
 
+from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import assert_never
 
 from choir_common.postgres.pool import Database, Record
 from choir_common.wire.schedules import RunView, TimingKind
 from choir_control.conversations.schedules.records import (
+    AGENT,
     OpenRun,
     Schedule,
     ScheduleDraft,
@@ -21,6 +24,7 @@ from choir_control.conversations.schedules.timing import (
 
 MAX_ACTIVE = 1_000
 """Active and paused schedules of one agent."""
+MAX_ROWS = 10_000
 COLUMNS = """s.schedule_id, s.revision, s.agent_id, s.dm, s.kind, s.body, s.timing, s.value, s.zone, s.anchor,
     s.state, s.note, s.catch_up, s.grace, s.overlap, s.jitter, s.max_failures, s.failures, s.failed_at,
     s.next_due, s.planned_at, s.created_by, s.words, s.created_at, open.run_ids, open.due_ats, open.states"""
@@ -46,6 +50,24 @@ SELECT schedule_id FROM added
 UNION ALL SELECT schedule_id FROM choir_control.schedules WHERE request_key = $19
 LIMIT 1
 """
+# A run whose schedule was deleted counts as one of the agent's.
+_SOURCE = """
+SELECT i.text AS words,
+    starts_with(i.update_id, 'schedule:') AND COALESCE(starts_with(s.created_by, $3), true) AS is_unattended
+FROM choir_control.inbox AS i
+LEFT JOIN choir_control.schedule_runs AS run ON run.run_id = i.inbox_id
+LEFT JOIN choir_control.schedules AS s USING (schedule_id)
+WHERE i.inbox_id = $1 AND i.dm = $2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSource:
+    """The words that an agent answers when it asks for a schedule."""
+
+    words: str
+    is_unattended: bool
+    """Whether no person wrote them: they are those of the agent's own schedule, or there are none."""
 
 
 class ScheduleStore:
@@ -92,21 +114,41 @@ class ScheduleStore:
         )
         return None if row is None else schedule_from_record(row)
 
-    async def list_all(
-        self, agent_id: str | None, *, dm: str | None = None, limit: int = 1_000
-    ) -> list[Schedule]:
-        """Return the schedules of an agent or of all, oldest first; `dm` selects those of a conversation."""
+    async def list_all(self, agent_id: str | None, *, dm: str | None = None) -> list[Schedule]:
+        """Return the schedules of an agent or of all, oldest first; `dm` selects those of a conversation.
+
+        Of very many, the oldest ended ones are left out.
+        """
         rows = await self._database.fetch(
             f"""
             SELECT {COLUMNS} FROM choir_control.schedules AS s {OPEN_RUNS}
             WHERE ($1::text IS NULL OR s.agent_id = $1) AND ($2::text IS NULL OR s.dm = $2)
-            ORDER BY s.schedule_id LIMIT $3
+            ORDER BY s.state = 'ended', s.schedule_id DESC LIMIT $3
             """,  # noqa: S608 our own column names
             agent_id,
             dm,
-            limit,
+            MAX_ROWS,
         )
-        return [schedule_from_record(row) for row in rows]
+        return sorted(map(schedule_from_record, rows), key=attrgetter("schedule_id"))
+
+    async def count_of_agent(self, agent_id: str, *, without_key: str) -> int:
+        """Return how many active and paused schedules an agent has created, without one request."""
+        count = await self._database.fetchval(
+            """
+            SELECT count(*) FROM choir_control.schedules
+            WHERE agent_id = $1 AND created_by = $2 AND state <> 'ended'
+              AND request_key IS DISTINCT FROM $3
+            """,
+            agent_id,
+            f"{AGENT}{agent_id}",
+            without_key,
+        )
+        return int(count)
+
+    async def find_source(self, inbox_id: str | None, dm: str) -> RequestSource:
+        """Return the words of a message of a conversation, and whether a person is behind them."""
+        row = await self._database.fetchrow(_SOURCE, inbox_id, dm, AGENT)
+        return RequestSource("", is_unattended=True) if row is None else RequestSource(**row)
 
     async def list_runs(self, schedule_id: int, limit: int) -> list[RunView]:
         """Return the newest runs of a schedule, the newest first."""

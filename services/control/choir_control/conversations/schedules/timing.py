@@ -109,6 +109,13 @@ def next_due(timing: Timing, after: datetime) -> datetime | None:
     return next(_due_after(timing, after), None)
 
 
+def shortest_gap(timing: Timing, now: datetime) -> timedelta | None:
+    """Return the shortest gap between the next three due times; None if it runs once."""
+    # Of three due times of a cron expression with several minutes, two are in the same hour.
+    due = tuple(itertools.islice(_due_after(timing, now), 3))
+    return min((later - earlier for earlier, later in itertools.pairwise(due)), default=None)
+
+
 def due_until(timing: Timing, first: datetime, now: datetime) -> DueTimes:
     """Return the due times from `first`, which is one of them, until `now`."""
     if first > now:
