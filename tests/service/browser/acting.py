@@ -67,6 +67,13 @@ async def surfing(settings: BrowserSettings | None = None) -> AsyncIterator[Surf
             yield Surfer(rooms, site)
 
 
+def kill_chromium(root: psutil.Process) -> None:
+    """Kill every process of Chromium below a process; the first one takes others with it."""
+    for child in named_below(root, "chrom"):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+
+
 def kill_renderers() -> None:
     """Kill every process below this one that shows a page."""
     for child, command in commands_below(psutil.Process(), "chrom"):

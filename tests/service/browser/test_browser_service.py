@@ -17,7 +17,7 @@ from choir_common.errors import DeadlineExceeded, Forbidden, InvalidRequest, Una
 from choir_common.wire.browser import BrowseRequest, BrowseResponse, CloseContext, OpenPage
 from choir_local.nats import EmbeddedNats
 from tests.security.browser.web import Answer, Site, html, open_site, redirect
-from tests.service.browser.acting import named_below
+from tests.service.browser.acting import kill_chromium, named_below
 from tests.support.bus import BUS_KEY
 from tests.support.chromium import needs_chromium
 from tests.support.confined_browser import confined_browser
@@ -226,8 +226,8 @@ async def test_a_killed_chromium_is_replaced_at_the_next_call(
         async with asyncio.timeout(60):
             while not any(request.startswith("GET /slow") for request in site.requests):
                 await asyncio.sleep(0.02)
-        for process in chromium_of(worker):
-            process.kill()
+        assert worker.process is not None
+        kill_chromium(psutil.Process(worker.process.pid))
         await under_way
     assert "still here" in (await read(own_browser, site.url)).text
 

@@ -12,7 +12,13 @@ from choir_browser.contexts.browser_contexts import BrowserContexts
 from choir_common.errors import NotFound, Unavailable
 from choir_common.wire.browser import ReadPage
 from tests.security.browser.web import Answer, Site, html
-from tests.service.browser.acting import Surfer, kill_renderers, named_below, surfing
+from tests.service.browser.acting import (
+    Surfer,
+    kill_chromium,
+    kill_renderers,
+    named_below,
+    surfing,
+)
 from tests.support.chromium import needs_chromium
 
 pytestmark = needs_chromium
@@ -24,11 +30,6 @@ PAGE = html("<p>a page to read</p>", "Page")
 def browsers() -> list[psutil.Process]:
     """List Chromium and its driver below this process."""
     return named_below(psutil.Process(), "chrom", "node")
-
-
-def kill_chromium() -> None:
-    for child in named_below(psutil.Process(), "chrom"):
-        child.kill()
 
 
 async def find_it_dead(rooms: BrowserContexts, site: Site) -> None:
@@ -49,7 +50,7 @@ async def test_an_agent_whose_browser_died_between_two_calls_is_told() -> None:
         surfer.site.paths["/"] = PAGE
         surfer.site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=me; Path=/", kind))
         assert not (await surfer.open("/set")).notes
-        kill_chromium()
+        kill_chromium(psutil.Process())
         await find_it_dead(surfer.rooms, surfer.site)
         with pytest.raises(NotFound, match=f"its last page was {surfer.site.url}/set"):
             await surfer.do(ReadPage())
