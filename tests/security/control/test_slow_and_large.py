@@ -53,7 +53,7 @@ async def test_slow_heads_and_slow_bodies_are_answered_408_while_others_are_serv
 ) -> None:
     async def slow_head() -> int:
         async with Raw(world.settings.http_port) as raw:
-            raw.writer.write(b"POST /rpc/HEARTBEAT HTTP/1.1\r\nHost: choir\r\n")
+            await raw.send(b"POST /rpc/HEARTBEAT HTTP/1.1\r\nHost: choir\r\n")
             return await raw.drip(b"X-A: b\r\n", 0.2)
 
     async def silent() -> int:
@@ -62,7 +62,7 @@ async def test_slow_heads_and_slow_bodies_are_answered_408_while_others_are_serv
 
     async def slow_body() -> int:
         async with Raw(world.settings.http_port) as raw:
-            raw.writer.write(head_of(agent, "Content-Length: 100000"))
+            await raw.send(head_of(agent, "Content-Length: 100000"))
             return await raw.drip(b"x", 0.2)
 
     async def honest() -> int:
@@ -81,14 +81,12 @@ async def test_endless_heads_are_answered_431_and_cost_no_memory(world: World) -
     for piece in (b"x" * 65_536, b"X-A: " + b"b" * 1_000 + b"\r\n"):
         for start in (b"GET /livez HTTP/1.1\r\nX-B: ", b"GET /", b"GET /livez HTTP/1.1\r\n"):
             async with Raw(world.settings.http_port) as raw:
-                raw.writer.write(start)
+                await raw.send(start)
                 # the answer may be overtaken by our own sending
                 with contextlib.suppress(ConnectionError):
                     assert await raw.drip(piece, 0.001) in (400, 431)
     async with Raw(world.settings.http_port) as raw:
-        raw.writer.write(
-            b"GET /livez HTTP/1.1\r\nX-B: " + b"b" * (MAX_HEAD_BYTES + 1) + b"\r\n\r\n"
-        )
+        await raw.send(b"GET /livez HTTP/1.1\r\nX-B: " + b"b" * (MAX_HEAD_BYTES + 1) + b"\r\n\r\n")
         assert await raw.status() == 431
     assert resident() - before <= 10 * MIB
 
@@ -100,8 +98,8 @@ async def test_what_is_no_http_is_a_problem_document(world: World) -> None:
         b"\0" * 50,
     ):
         async with Raw(world.settings.http_port) as raw:
-            raw.writer.write(nonsense)
-            answer = await asyncio.wait_for(raw.reader.read(), 60)
+            await raw.send(nonsense)
+            answer = await raw.answer()
             assert answer.startswith(b"HTTP/1.1 400") and b'"code":"bad_input"' in answer
 
 

@@ -27,7 +27,7 @@ def post(door: Door, *more: str) -> bytes:
 
 async def slow_head(door: Door) -> int:
     async with Raw(door.socket) as raw:
-        raw.writer.write(b"GET /livez HTTP/1.1\r\nHost: choir\r\n")
+        await raw.send(b"GET /livez HTTP/1.1\r\nHost: choir\r\n")
         return await raw.drip(b"X-A: b\r\n", 0.2)
 
 
@@ -38,13 +38,13 @@ async def silent(door: Door) -> int:
 
 async def slow_body(door: Door) -> int:
     async with Raw(door.socket) as raw:
-        raw.writer.write(post(door, "Content-Length: 100000"))
+        await raw.send(post(door, "Content-Length: 100000"))
         return await raw.drip(b"x", 0.2)
 
 
 async def claimed(door: Door) -> int:
     async with Raw(door.socket) as raw:
-        raw.writer.write(post(door, f"Content-Length: {LARGEST_BODY[door.service] + 1}"))
+        await raw.send(post(door, f"Content-Length: {LARGEST_BODY[door.service] + 1}"))
         return await raw.status()
 
 
@@ -57,14 +57,12 @@ async def endless_heads(door: Door) -> None:
     for piece in (b"x" * 65_536, b"X-A: " + b"b" * 1_000 + b"\r\n"):
         for start in (b"GET /livez HTTP/1.1\r\nX-B: ", b"GET /", b"GET /livez HTTP/1.1\r\n"):
             async with Raw(door.socket) as raw:
-                raw.writer.write(start)
+                await raw.send(start)
                 # the answer may be overtaken by our own sending
                 with contextlib.suppress(ConnectionError, IndexError):
                     assert await raw.drip(piece, 0.001) in (400, 431)
     async with Raw(door.socket) as raw:
-        raw.writer.write(
-            b"GET /livez HTTP/1.1\r\nX-B: " + b"b" * (MAX_HEAD_BYTES + 1) + b"\r\n\r\n"
-        )
+        await raw.send(b"GET /livez HTTP/1.1\r\nX-B: " + b"b" * (MAX_HEAD_BYTES + 1) + b"\r\n\r\n")
         assert await raw.status() == 431
 
 
