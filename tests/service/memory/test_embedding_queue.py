@@ -33,13 +33,13 @@ async def all_embedded(room: Room) -> bool:
 async def test_documents_get_their_vectors_in_batches(
     room: Room, provider: ScriptedProvider
 ) -> None:
+    # before the worker starts: a slow database would otherwise give it one document at a time
+    for number in range(BATCH_SIZE + 8):
+        await room.put(f"note {number}")
     async with working(room):
-        for number in range(BATCH_SIZE + 8):
-            await room.put(f"note {number}")
         await until(lambda: all_embedded(room))
     assert await vectors(room) == BATCH_SIZE + 8
-    assert max(map(len, provider.batches)) <= BATCH_SIZE
-    assert len(provider.batches) < BATCH_SIZE
+    assert sorted(map(len, provider.batches)) == [8, BATCH_SIZE]
 
 
 async def test_work_left_by_a_killed_process_is_found_again(
