@@ -4,11 +4,10 @@ was acknowledged before it is answered once."""
 import asyncio
 import json
 import shutil
-import tempfile
 from collections import Counter
-from pathlib import Path
 
 from choir_common.http.client import make_client
+from tests.support.home import make_short_directory
 from tests.support.ports import free_port
 from tests.support.stack import (
     ConsoleUser,
@@ -59,7 +58,7 @@ async def answers_in(stack: EmbeddedStack) -> Counter[str]:
 
 
 async def test_a_backup_taken_under_load_goes_on_elsewhere() -> None:
-    elsewhere = Path(tempfile.mkdtemp(prefix="choir-"))
+    elsewhere = make_short_directory("choir-")
     file = elsewhere / "choir.backup"
     home = elsewhere / "home"
     try:

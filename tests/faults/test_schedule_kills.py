@@ -112,7 +112,7 @@ async def kill_often(server: EmbeddedPostgres, dice: random.Random) -> FastClock
 
 @pytest.mark.timeout(600)
 async def test_kills_restarts_and_set_clocks_lose_and_double_no_run() -> None:
-    async with running_postgres(in_memory=True) as server:
+    async with running_postgres() as server:
         async with Database(server.dsn, PASSWORD, size=1, application="test") as database:
             timings = await fill(database)
         clock = await kill_often(server, random.Random(40))

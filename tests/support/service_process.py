@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -21,13 +20,14 @@ from choir_common.http.client import make_client
 from choir_common.wire.model import JsonObject
 from choir_local.nats import EmbeddedNats
 from tests.support.bus import BUS_USERS, SERVICE_KEYS
+from tests.support.home import make_short_directory
 from tests.support.ports import free_port
 
 
 @contextlib.asynccontextmanager
 async def short_home() -> AsyncIterator[Path]:
     """Create a temporary state directory with a path that is short enough for Unix sockets."""
-    root = Path(tempfile.mkdtemp(prefix="choir-"))
+    root = make_short_directory("choir-")
     try:
         yield root
     finally:

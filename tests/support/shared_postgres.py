@@ -58,8 +58,7 @@ def no_subreaper() -> Iterator[None]:
 
 async def serve() -> None:
     """Run the server until the test process closes our standard input or dies."""
-    # in memory: no test of the shared server depends on durability after a power failure
-    async with running_postgres(in_memory=True) as server:
+    async with running_postgres() as server:
         print(server.dsn, flush=True)
         await asyncio.to_thread(sys.stdin.buffer.read)
 

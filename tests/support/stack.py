@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +25,9 @@ from choir_common.stack_secrets import POSTGRES_ADMIN
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import LogVerification
+from tests.support.home import make_short_directory
 from tests.support.ports import free_port
-from tests.support.postgres import PASSWORD, template_cluster
+from tests.support.postgres import PASSWORD, copy_cluster, template_cluster
 from tests.support.preloaded_choirctl import run_choirctl
 
 START_TIMEOUT_S = 240
@@ -242,8 +242,7 @@ def running_stack(
     Its database is a copy of the template cluster, and choirctl and the services run in forks of processes
     that have their modules. With `like_user`, `up` does all of it, as on a user's machine.
     """
-    # not in pytest's temporary directory: a Unix socket path has 107 bytes at most
-    home = Path(tempfile.mkdtemp(prefix="choir-"))
+    home = make_short_directory("choir-")
     port = free_port()
     # the developer's API keys must not replace the rehearsal model
     keys = (
@@ -274,7 +273,7 @@ def _copy_database(home: Path) -> None:
     """Give a state directory the template cluster and its password, as if it had been started before."""
     with ThreadPoolExecutor(1) as thread:  # the caller may be in an event loop
         template = thread.submit(asyncio.run, template_cluster()).result()
-    shutil.copytree(template, home / "data" / "postgres")
+    copy_cluster(template, home / "data" / "postgres")
     with edit_secret_file(home / "secrets.json") as secrets:
         secrets[POSTGRES_ADMIN] = PASSWORD
 

@@ -196,7 +196,7 @@ def model_settings(name: str, dimensions: int) -> dict[str, str]:
 async def open_installation() -> AsyncIterator[Installation]:
     """Start the servers of an installation; the service itself is started by `begin`."""
     async with contextlib.AsyncExitStack() as stack:
-        postgres = await stack.enter_async_context(running_postgres(in_memory=True))
+        postgres = await stack.enter_async_context(running_postgres())
         nats = await stack.enter_async_context(running_nats())
         bus = await stack.enter_async_context(Bus(nats.url, BUS_KEY, "year"))
         database = await stack.enter_async_context(

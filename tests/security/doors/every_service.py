@@ -5,7 +5,6 @@ Used by the tests of rows S1 and S2. choird has tests of its own, with an agent 
 
 import contextlib
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from choir_local.nats import EmbeddedNats
 from tests.service.gateway.control_stand_in import channel_table, running_control
 from tests.service.memory.servers import MemoryProcess
 from tests.support.bus import BUS_KEY
+from tests.support.home import make_short_directory
 from tests.support.postgres import running_postgres
 from tests.support.service_process import running_bus_server, service_process
 
@@ -75,7 +75,7 @@ async def _plain(service: str, nats: EmbeddedNats) -> AsyncIterator[Door]:
 
 @contextlib.asynccontextmanager
 async def _memory(nats: EmbeddedNats) -> AsyncIterator[Door]:
-    root = Path(tempfile.mkdtemp(prefix="choir-mem-"))
+    root = make_short_directory("choir-mem-")
     async with running_postgres() as postgres, Bus(nats.url, BUS_KEY, "test") as bus:
         process = MemoryProcess(postgres.dsn, nats.url, bus, root)
         try:

@@ -7,7 +7,6 @@ in memory, and can misbehave on request: withhold acknowledgements, lose answers
 import asyncio
 import contextlib
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from pathlib import Path
@@ -64,6 +63,7 @@ from choir_common.wire.rpc import (
 )
 from choir_common.wire.schedules import WakeUp
 from choir_common.wire.signals import ShutdownSignal, Signal, SignalBody, UserMessageSignal
+from tests.support.home import make_short_directory
 
 AGENT = "main"
 SESSION = "ses_test"
@@ -402,7 +402,7 @@ class ControlStandIn:
 async def run_control(model_endpoint: str) -> AsyncIterator[ControlStandIn]:
     """Serve a stand-in on a socket of its own while the block runs."""
     # short: a socket path takes 107 bytes
-    root = Path(tempfile.mkdtemp(prefix="choir-a-"))
+    root = make_short_directory("choir-a-")
     control = ControlStandIn(model_endpoint, root)
     stop = asyncio.Event()
     server = asyncio.create_task(serve(control.app(), [bind_unix(control.socket)], stop))

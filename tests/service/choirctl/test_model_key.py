@@ -2,13 +2,12 @@
 
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.home import make_short_directory
 from tests.support.ports import free_port
 from tests.support.shell import ChoirctlRunner
 from tests.support.terminal import run_on_terminal
@@ -24,7 +23,7 @@ NO_KEYS = dict.fromkeys(
 
 @pytest.fixture
 def shell() -> Iterator[ChoirctlRunner]:
-    home = Path(tempfile.mkdtemp(prefix="ch-"))
+    home = make_short_directory("ch-")
     # a server that nobody needs to reach: no message is sent
     model = {"OPENAI_API_KEY": "sk-once", "OPENAI_BASE_URL": f"http://127.0.0.1:{free_port()}/v1"}
     yield ChoirctlRunner(home, NO_KEYS | model | {"CHOIR_HTTP_PORT": str(free_port())})

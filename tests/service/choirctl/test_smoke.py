@@ -7,13 +7,13 @@ import signal
 import socket
 import stat
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.home import make_short_directory
 from tests.support.ports import free_port
 from tests.support.preloaded_choirctl import CHOIRCTL, run_choirctl
 from tests.support.stack import EmbeddedStack, running_stack
@@ -30,7 +30,7 @@ def stack() -> Iterator[EmbeddedStack]:
 @pytest.fixture
 def home() -> Iterator[Path]:
     # not below pytest's own long temporary path: sockets must fit
-    place = Path(tempfile.mkdtemp(prefix="ch-"))
+    place = make_short_directory("ch-")
     yield place
     shutil.rmtree(place, ignore_errors=True)
 

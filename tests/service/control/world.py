@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +33,7 @@ from choir_control.settings import ControlSecrets, ControlSettings
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.hand_runtime import HandRuntime
 from tests.support.bus import SERVICE_KEYS
+from tests.support.home import make_short_directory
 from tests.support.ports import free_port
 
 OPERATOR_TOKEN = "operator-token-of-the-test"
@@ -286,7 +286,7 @@ async def make_world(
     dsn: str, password: str, nats_url: str, database: Database, bus: Bus
 ) -> AsyncIterator[World]:
     """Make a home and a stopped choird in it."""
-    home = Path(tempfile.mkdtemp(prefix="choir-ctrl-"))
+    home = make_short_directory("choir-ctrl-")
     (home / "config.json").write_text(json.dumps(a_config(home)))
     settings = ControlSettings(
         home=home,

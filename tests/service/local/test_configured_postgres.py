@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from choir_local.services import SERVICES
 from choir_local.settings import LocalSettings
 from choir_local.stack import running_stack
 from choirctl.start.state_directory import create_state_directory
+from tests.support.home import make_short_directory
 from tests.support.postgres import PASSWORD, running_postgres
 
 SECRET = "our-postgres"
@@ -26,7 +26,7 @@ SECRET = "our-postgres"
 @pytest.fixture
 def home() -> Iterator[Path]:
     """Make a state directory whose path is short enough for sockets."""
-    path = Path(tempfile.mkdtemp(prefix="choir-"))
+    path = make_short_directory("choir-")
     create_state_directory(path)
     yield path
     shutil.rmtree(path, ignore_errors=True)

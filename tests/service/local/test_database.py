@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from choir_common.wire.events import UserMessageStarted
 from choir_local.database import schemas
 from choir_local.database.connection import DatabaseAccess, open_database
 from choir_local.settings import LocalSettings
+from tests.support.home import make_short_directory
 from tests.support.preloaded_choirctl import run_choirctl
 
 CANARY = "sk-canary-of-the-backup"
@@ -26,7 +26,7 @@ CANARY = "sk-canary-of-the-backup"
 @pytest.fixture
 def homes() -> Iterator[Path]:
     # a Unix socket path takes 107 bytes: pytest's own temporary directories are too deep
-    root = Path(tempfile.mkdtemp(prefix="choir-db-"))
+    root = make_short_directory("choir-db-")
     yield root
     shutil.rmtree(root, ignore_errors=True)
 

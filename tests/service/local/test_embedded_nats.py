@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -15,12 +14,13 @@ import pytest
 from choir_common.errors import StartupError
 from choir_local.nats import EmbeddedNats
 from tests.support.bus import BUS_KEY, BUS_USERS, SERVICE_KEYS
+from tests.support.home import make_short_directory
 
 
 @pytest.fixture
 def root() -> Iterator[Path]:
     """Make a directory."""
-    path = Path(tempfile.mkdtemp(prefix="choir-"))
+    path = make_short_directory("choir-")
     yield path
     shutil.rmtree(path, ignore_errors=True)
 

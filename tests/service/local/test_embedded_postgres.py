@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from choir_common.errors import StartupError
 from choir_local.postgres import EmbeddedPostgres, PostgresPaths
+from tests.support.home import make_short_directory
 
 PASSWORD = 'it\'s a "secret"'
 
@@ -23,7 +23,7 @@ PASSWORD = 'it\'s a "secret"'
 @pytest.fixture
 def root() -> Iterator[Path]:
     """Make a directory whose path is short enough for a socket."""
-    path = Path(tempfile.mkdtemp(prefix="choir-"))
+    path = make_short_directory("choir-")
     yield path
     shutil.rmtree(path, ignore_errors=True)
 

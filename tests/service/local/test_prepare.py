@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ import pytest
 from choir_common.errors import StartupError
 from choir_local.bus_users import public_key
 from choirctl.start.state_directory import create_state_directory
+from tests.support.home import make_short_directory
 
 SCRIPT = Path(__file__).parents[3] / "deploy" / "docker" / "prepare.py"
 SERVICES = ("setup", "control", "memory", "gateway", "browser", "postgres", "nats", "rehearsal")
@@ -55,7 +55,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.fixture
 def home() -> Iterator[Path]:
     """Make a state directory whose path is short enough for sockets."""
-    path = Path(tempfile.mkdtemp(prefix="choir-"))
+    path = make_short_directory("choir-")
     create_state_directory(path)
     yield path
     shutil.rmtree(path, ignore_errors=True)

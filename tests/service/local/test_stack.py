@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,6 +29,7 @@ from choir_local.stack import Stack, running_stack, stop_stack
 from choir_local.stack_state import ChildState, read_state
 from choir_local.supervisor import ChildSpec, Supervisor
 from tests.security.runtimes.confined import stand_in_control
+from tests.support.home import make_short_directory
 
 SLEEP = (sys.executable, "-S", "-c", "import time; time.sleep(600)")
 
@@ -37,7 +37,7 @@ SLEEP = (sys.executable, "-S", "-c", "import time; time.sleep(600)")
 @pytest.fixture
 def home() -> Iterator[Path]:
     """Make a state directory whose path is short enough for sockets."""
-    path = Path(tempfile.mkdtemp(prefix="choir-"))
+    path = make_short_directory("choir-")
     yield path
     shutil.rmtree(path, ignore_errors=True)
 

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from choir_common.postgres.pool import Database
 from choir_local.nats import EmbeddedNats
 from choir_memory.embedding.embedder import VectorTypes
 from tests.support.bus import BUS_KEY, BUS_USERS, SERVICE_KEYS
+from tests.support.home import make_short_directory
 from tests.support.ports import free_port
 from tests.support.postgres import PASSWORD, fresh_database
 from tests.support.shared_postgres import shared_postgres
@@ -66,7 +66,7 @@ async def bus(nats: EmbeddedNats) -> AsyncIterator[Bus]:
 @contextlib.asynccontextmanager
 async def running_nats() -> AsyncIterator[EmbeddedNats]:
     """Start an empty nats-server on a free port, which it keeps when started again."""
-    root = Path(tempfile.mkdtemp(prefix="choir-nats-"))
+    root = make_short_directory("choir-nats-")
     server = EmbeddedNats(root / "data", root / "nats.log", BUS_USERS, port=free_port())
     try:
         await server.start()
@@ -79,7 +79,7 @@ async def running_nats() -> AsyncIterator[EmbeddedNats]:
 @contextlib.contextmanager
 def make_directory() -> Iterator[Path]:
     """Make a home with a short path, for the sockets in it."""
-    root = Path(tempfile.mkdtemp(prefix="choir-mem-"))
+    root = make_short_directory("choir-mem-")
     yield root
     shutil.rmtree(root, ignore_errors=True)
 
