@@ -1,6 +1,7 @@
 """choird as a process: it starts in order, refuses what it cannot serve, and stops on SIGTERM."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -11,7 +12,20 @@ from collections.abc import Sequence
 
 import httpx2
 
+from choir_common.wire.operator import HOST_LACKS
 from tests.service.control.world import OPERATOR_TOKEN, World, a_config, until
+
+WITHOUT_NAMESPACES = """
+import os, sys
+from choir_common.confinement import seccomp
+from choir_common.confinement.kernel import PR_SET_NO_NEW_PRIVS, Kernel
+kernel = Kernel()
+kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
+filter = seccomp.build_filter(kernel.machine, offline=False, tracing=True)
+seccomp.install_filter(kernel, filter)
+os.execv(sys.executable, [sys.executable, "-m", "choir_control"])
+"""
+"""Starts choird as in a container with Docker's default profile: no namespaces, no mounts."""
 
 
 async def spawn(
@@ -88,6 +102,32 @@ async def test_it_logs_each_step_serves_and_stops_on_sigterm(stopped: World) -> 
     ):
         assert step in steps
     assert OPERATOR_TOKEN not in err.decode()
+
+
+async def test_what_a_host_lacks_is_named_by_readyz_the_status_and_the_log(stopped: World) -> None:
+    process = await spawn(stopped, program=("-c", WITHOUT_NAMESPACES))
+    details: list[str] = []
+
+    async def named() -> bool:
+        assert process.returncode is None
+        with contextlib.suppress(httpx2.HTTPError):
+            parts = (await stopped.get("/readyz")).json()["parts"]
+            details[:] = [part["detail"] for part in parts if part["name"] == "runtime"]
+        return bool(details and details[0])
+
+    await until(named)
+    lacks, _, limits = details[0].rpartition("; ")
+    assert lacks.startswith(f"{HOST_LACKS}: mount and network namespaces (")
+    assert "without the egress proxy" in lacks
+    assert limits.startswith("tool calls are limited by ")
+    status = (await stopped.get("/v1/status")).json()["parts"]
+    assert [part["detail"] for part in status if part["name"] == "runtime"] == details
+    process.send_signal(signal.SIGTERM)
+    _, err = await asyncio.wait_for(process.communicate(), 60)
+    lines = [json.loads(line) for line in err.decode().splitlines()]
+    (warning,) = [line for line in lines if line["message"].startswith("this host does not")]
+    assert warning["level"] == "warning"
+    assert f"{HOST_LACKS}: {'; '.join(warning['missing'])}" == lacks
 
 
 async def test_a_config_that_does_not_fit_is_named_with_its_place(stopped: World) -> None:

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from choir_common.wire.browser import NO_SANDBOX, NOT_CONFINED
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.config_api import ConfigView
-from choir_common.wire.operator import ComponentStatus, SystemStatus
+from choir_common.wire.operator import HOST_LACKS, ComponentStatus, SystemStatus
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
 from choir_local.stack_state import lock_home
@@ -293,6 +293,22 @@ async def test_a_browser_service_that_is_not_confined_is_a_warning(
     browser = ComponentStatus(name="browser", ok=True, detail=detail)
     found = (await findings(tmp_path, running_with(provider.model(), browser)))["confinement"]
     assert (found.outcome, "Landlock" in found.detail) == (outcome, outcome == "warn")
+
+
+@pytest.mark.parametrize(
+    ("detail", "outcome"),
+    [
+        ("tool calls are limited by cgroups", "ok"),
+        (f"{HOST_LACKS}: PID namespaces; tool calls are limited by cgroups", "warn"),
+    ],
+)
+async def test_a_host_that_lacks_walls_around_agents_is_a_warning(
+    provider: Provider, tmp_path: Path, detail: str, outcome: str
+) -> None:
+    runtime = ComponentStatus(name="runtime", ok=True, detail=detail)
+    found = (await findings(tmp_path, running_with(provider.model(), runtime)))["confinement"]
+    assert found.outcome == outcome and detail in found.detail
+    assert ("Use the docker runtime" in found.detail) == (outcome == "warn")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="LOUD: only root can change the owner of a home")
