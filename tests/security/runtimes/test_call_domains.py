@@ -1,13 +1,15 @@
 """S26, S27, S39: what a malicious command of `choir.exec` reaches of other calls, its agent and the host."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
-from tests.security.runtimes.confined_calls import Host, run_confined, unsupported
+from tests.security.runtimes.confined_calls import PYTHON, Host, run_confined, unsupported
 
 SECRET = "notion-key-of-another-tool"
 EVERY = "CHOIR_TEST_EVERY_HOST" in os.environ
@@ -169,6 +171,67 @@ print(json.dumps([before, os.stat('pulse').st_size]))
 """
     before, after = run_confined(host, code)
     assert before == after > 0
+
+
+KEYCTL = """
+import ctypes, json, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+ADD_KEY, REQUEST_KEY, KEYCTL = (217, 218, 219) if os.uname().machine == 'aarch64' else (248, 249, 250)
+READ, SEARCH, UNLINK = 11, 10, 9
+SESSION, USER, USER_SESSION = (ctypes.c_long(number) for number in (-3, -4, -5))
+def read(number):
+    text = ctypes.create_string_buffer(100)
+    size = libc.syscall(KEYCTL, READ, ctypes.c_long(number), text, ctypes.c_size_t(100))
+    return text.raw[:size].decode() if number > 0 and size > 0 else ''
+"""
+ADD_CANARY = """
+number = libc.syscall(ADD_KEY, b'user', NAME, SECRET, ctypes.c_size_t(len(SECRET)), USER)
+assert number > 0, os.strerror(ctypes.get_errno())
+print(number, flush=True)
+sys.stdin.read()
+libc.syscall(KEYCTL, UNLINK, ctypes.c_long(number), USER)
+"""
+FIND_CANARY = """
+requested = libc.syscall(REQUEST_KEY, b'user', NAME, None, ctypes.c_long(0))
+numbers = {'number': NUMBER, 'request_key': requested}
+for name, keyring in (('session', SESSION), ('user', USER), ('user session', USER_SESSION)):
+    numbers[name] = libc.syscall(KEYCTL, SEARCH, keyring, b'user', NAME, ctypes.c_long(0))
+planted = libc.syscall(ADD_KEY, b'user', b'planted', b'x', ctypes.c_size_t(1), USER)
+print(json.dumps([sorted(name for name in numbers if read(numbers[name])), planted > 0]))
+"""
+
+
+@pytest.fixture
+def canary(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Add a key to the keyring of the host's user; yield the code that looks for it."""
+    host: Host = request.getfixturevalue("host")
+    names = f"NAME, SECRET = b'choir-canary-{os.getpid()}', {SECRET.encode()!r}\n"
+    words = [*host.user_prefix(), PYTHON, "-I", "-c", KEYCTL + names + ADD_CANARY]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True) as owner:
+        assert owner.stdin is not None and owner.stdout is not None
+        number = owner.stdout.readline()
+        assert number, "this system has no keyrings"
+        yield f"{KEYCTL}{names}NUMBER = {number}{FIND_CANARY}"
+        owner.stdin.close()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [Host(7, root, view) for root in (True, False) for view in (True, False)],
+    ids=str,
+)
+def test_a_call_reads_no_key_of_its_users_keyring_and_adds_none(host: Host, canary: str) -> None:
+    if reason := unsupported(host):
+        pytest.skip(reason)
+    # A program of the same user, without walls, shows that the attack works.
+    words = [*host.user_prefix(), PYTHON, "-I", "-c", canary]
+    outside = subprocess.run(words, capture_output=True, text=True, check=True)
+    ways, planted = json.loads(outside.stdout)
+    assert {"number", "user"} <= set(ways) and planted
+    assert json.loads(run_confined(host, f"print(json.dumps(end(start({canary!r}))[0]))")) == [
+        [],
+        False,
+    ]
 
 
 BOMB = """
