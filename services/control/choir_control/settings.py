@@ -46,8 +46,9 @@ class ControlSettings(BusServiceSettings):
     """Network that the agents' containers join (docker runtime); empty: the engine's default bridge."""
     agent_memory_mb: int = Field(default=1024, ge=64)
     """Memory limit of an agent's container with all its tools, in MB; a compiler takes a few hundred."""
-    agent_cpus: float = Field(default=1.0, gt=0)
-    """CPU limit of an agent's container, in cores; below two it leaves CPU time to control."""
+    agent_cpus: float = Field(default=0, ge=0)
+    """CPU limit of an agent with all its tools, in cores. 0: one in a container; all but one as a process,
+    where a cgroup is delegated to Choir."""
     agent_pids: int = Field(default=512, ge=32)
     """Limit of processes and threads in an agent's container; stops a fork bomb, not a parallel build."""
     build_memory_mb: int = Field(default=2048, ge=128)

@@ -142,6 +142,23 @@ def test_without_namespaces_no_memory_is_read_and_what_is_missing_is_named(
         assert "protection from signals" in missing[1]
 
 
+def test_a_call_is_nicer_than_its_agent_and_stays_so() -> None:
+    host = Host(7, root=True)
+    if reason := unsupported(host):
+        pytest.skip(reason)
+    call = """
+import os
+print(os.nice(0), flush=True)
+os.setpriority(os.PRIO_PROCESS, 0, 0)
+"""
+    output, niceness = run_confined(
+        host, f"print(json.dumps([end(start({call!r}))[0], os.nice(0)]))"
+    )
+    own, error = output.split("\n", 1)
+    assert int(own) == min(19, niceness + 3)
+    assert "PermissionError" in error
+
+
 ENDLESS = """
 import os, time
 if os.fork() == 0:

@@ -16,7 +16,7 @@ from choir_control.agents.runtimes.process.cgroups import (
 MOUNT = "30 23 0:26 {root} {place} rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 HOME = Path("/home/of/choir")
 SITE = "choir-agents-eb2eb37f"
-LIMITS = AgentLimits(memory=8 << 30, processes=2_048)
+LIMITS = AgentLimits(memory=8 << 30, processes=2_048, cpus=1.5)
 
 
 def tree(place: Path, controllers: str = "cpuset cpu io memory pids") -> Path:
@@ -80,11 +80,19 @@ def test_an_agent_gets_its_limits_and_controllers_for_its_calls(tmp_path: Path) 
         "memory.swap.max": "0",
         "pids.max": "2048",
         "cpu.weight": "50",
+        "cpu.max": "150000 100000",
         "cgroup.subtree_control": "+memory +pids +cpu",
     }
     assert (agent / "agent").is_dir()
     for group in (base, base / SITE):
         assert (group / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
+
+
+def test_without_the_controller_processor_time_is_not_limited(tmp_path: Path) -> None:
+    groups = AgentCgroups(tree(tmp_path / "base", "memory pids"), HOME)
+    groups.prepare()
+    assert not groups.limits_cpu
+    assert not (groups.create("main", LIMITS) / "cpu.max").exists()
 
 
 def test_a_tree_that_cannot_be_written_is_named(tmp_path: Path) -> None:

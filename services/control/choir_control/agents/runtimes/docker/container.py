@@ -24,6 +24,7 @@ CONTAINER_WORKSPACE = "/workspace"
 CONTAINER_CHOIR_DIR = "/choir"
 CONTAINER_SOCKET_DIR = "/run/choir"
 MIB = 1 << 20
+DEFAULT_CPUS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class ContainerLimits:
 
     memory_bytes: int = 1024 * MIB
     """The agent needs 40 MB, a compiler or a test run a few hundred; there is no swap on top."""
-    cpus: float = 1.0
+    cpus: float = DEFAULT_CPUS
     """CPU cores; less than two leave capacity for control on a small host."""
     pids: int = 512
     """Processes and threads: stops a fork bomb, not a parallel build."""

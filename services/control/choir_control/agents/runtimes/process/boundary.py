@@ -3,8 +3,9 @@
 Computed by `make_boundary`, which only checks which paths exist, and passed to `confine` as options.
 """
 
+import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +25,11 @@ PACKAGES = ("choir_agent", "choir_common", "choir_files", "choir_models")
 INHERITED = ("LANG", "LC_ALL", "TZ", *CERTIFICATES)
 # sbin for ldconfig and similar tools; no bin directory of the user.
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def default_cpus() -> float:
+    """Return all processor cores but one, which is left to control and Postgres; at least one."""
+    return max(1, (os.cpu_count() or 1) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,8 @@ class ProcessLimits:
     """Processes of one tool call: stops a fork bomb, not a parallel build."""
     agent_memory: int = 8 << 30
     """Bytes of memory of an agent with all its tool calls, where there are cgroups."""
+    agent_cpus: float = field(default_factory=default_cpus)
+    """Processor cores of an agent with all its tool calls, where there are cgroups."""
 
     def options(self) -> Iterator[tuple[str, int]]:
         """Yield the limits under the kernel's names (RLIMIT_*)."""

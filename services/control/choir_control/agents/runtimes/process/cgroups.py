@@ -25,6 +25,10 @@ REQUIRED = ("memory", "pids")
 OPTIONAL = ("cpu",)
 DELEGATED_ATTRIBUTES = ("user.delegate", "trusted.delegate")
 """systemd sets them to 1 on a cgroup that its programs may divide."""
+CPU_PERIOD_US = 100_000
+"""The kernel's usual period, in microseconds: an agent that has used its share waits for the next one."""
+MIN_CPU_QUOTA_US = 1_000
+"""The smallest share of a period that the kernel accepts."""
 CPU_WEIGHT = 50
 """The usual weight is 100: when the processor is busy, agents get half as much of it as a service."""
 REMOVED_WITHIN_S = 5.0
@@ -40,6 +44,8 @@ class AgentLimits:
     memory: int
     """Bytes, with the page cache and shared memory that they cause."""
     processes: int
+    cpus: float
+    """Processor cores."""
 
 
 class CgroupError(Exception):
@@ -84,6 +90,11 @@ class AgentCgroups:
         except OSError as error:
             raise CgroupError(f"{self._base} cannot be divided: {error}") from error
 
+    @property
+    def limits_cpu(self) -> bool:
+        """Return whether agents get a limit on processor time; known after `prepare`."""
+        return "cpu" in self._controllers
+
     def create(self, agent_id: str, limits: AgentLimits) -> Path:
         """Create the cgroup of an agent, in place of an earlier one; raises OSError."""
         self.remove(agent_id)
@@ -97,6 +108,8 @@ class AgentCgroups:
             (group / "pids.max").write_text(str(limits.processes))
         if "cpu" in self._controllers:
             (group / "cpu.weight").write_text(str(CPU_WEIGHT))
+            quota = max(MIN_CPU_QUOTA_US, round(limits.cpus * CPU_PERIOD_US))
+            (group / "cpu.max").write_text(f"{quota} {CPU_PERIOD_US}")
         self._enable_controllers(group)
         (group / AGENT_PROCESS).mkdir()
         return group

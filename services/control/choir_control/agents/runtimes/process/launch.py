@@ -73,7 +73,7 @@ class ProcessLauncher:
         self.missing: tuple[str, ...] = ()
         """What this host does not support of the confinement; known after the first `prepare`."""
         self.call_limits = ""
-        """What limits memory and processes of tool calls, and why; known after the first `prepare`."""
+        """What limits memory, processes and processor time of tool calls, and why; known as `missing` is."""
 
     async def prepare(self, spec: LaunchSpec) -> Boundary:
         """Create the agent's directories and return its boundary; the first call tests the kernel.
@@ -139,7 +139,11 @@ class ProcessLauncher:
         """Create an agent's cgroup, if there are any; return the options that pass it to `confine`."""
         if self._cgroups is None:
             return []
-        limits = AgentLimits(memory=self._limits.agent_memory, processes=self._limits.processes)
+        limits = AgentLimits(
+            memory=self._limits.agent_memory,
+            processes=self._limits.processes,
+            cpus=self._limits.agent_cpus,
+        )
         group = await asyncio.to_thread(self._cgroups.create, agent_id, limits)
         return ["--cgroup", str(group)]
 
@@ -149,9 +153,14 @@ class ProcessLauncher:
             self._cgroups = self._cgroups or AgentCgroups(find_own_delegated(), self._home)
             self._cgroups.prepare()
             self.call_limits = "tool calls are limited by cgroups"
+            if not self._cgroups.limits_cpu:
+                self.call_limits += ", but not their processor time: no controller cpu"
         except CgroupError as error:
             self._cgroups = None
-            self.call_limits = f"tool calls are limited by a check four times a second: {error}"
+            self.call_limits = (
+                "tool calls are limited by a check four times a second, and their processor time by "
+                f"priority only: {error}"
+            )
         log.info("limits of tool calls", limits=self.call_limits)
 
     def _make_directories(self, spec: LaunchSpec) -> Boundary:
