@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scripts.pins import IMAGE_LOCK, PINNED_FILES, pin_images, read_image_lock
+from scripts.pins import IMAGE_LOCK, PINNED_FILES, UNKNOWN, pin_images, read_image_lock
 
 NAMESPACE = "choir-release"
 """Namespace of the signatures: a signature made for another purpose is not valid here."""
@@ -34,6 +34,9 @@ def build_release(
     Raises LookupError if an image has no digest, CalledProcessError if git, uv or ssh-keygen fails.
     """
     digests = read_image_lock(_git(root, "show", f"HEAD:{IMAGE_LOCK}").decode())
+    # All at once, before a file is written: otherwise only those of the first file are named.
+    if unknown := sorted(name for name, digest in digests.items() if digest == UNKNOWN):
+        raise LookupError(f"no digest in {IMAGE_LOCK} for {', '.join(unknown)}")
     out.mkdir(parents=True, exist_ok=True)
     archive = out / f"choir-{version}.tar.gz"
     archive.write_bytes(_archive(root, f"choir-{version}", digests))

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import tomllib
 from pathlib import Path
@@ -171,7 +172,16 @@ def test_a_signed_release_verifies_until_a_byte_of_it_changes(
 
 def test_without_a_digest_there_is_no_release(checkout: Path, tmp_path: Path) -> None:
     lock = checkout / IMAGE_LOCK
-    lock.write_text(re.sub(r"(?m)^(nats\S+) .*", r"\1 -", lock.read_text()))
+    lock.write_text(re.sub(r"(?m)^(nats\S+|python\S+) .*", r"\1 -", lock.read_text()))
     commit(checkout)
     with pytest.raises(LookupError, match=re.escape("nats:2.12-alpine")):
         build_release(checkout, version="1.2.3", out=tmp_path / "out", uv=UV)
+    shutil.copytree(ROOT / "scripts", checkout / "scripts", dirs_exist_ok=True)
+    words = [sys.executable, "-m", "scripts.release", "1.2.3", "--out", "out", "--uv", UV]
+    done = subprocess.run(words, cwd=checkout, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"release: no digest in {IMAGE_LOCK} for nats:2.12-alpine, python:3.13-slim-trixie. "
+        "Run `make pins`, and commit the result.\n"
+    )
+    assert not (checkout / "out").exists()
