@@ -23,6 +23,7 @@ from choir_common.confinement.users import own_user
 
 PYTHON = "/usr/bin/python3"
 NOBODY = 65534
+IS_ROOT = os.geteuid() == 0
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/proc", "/etc/ld.so.cache")
 CONFINEMENT = Path("choir_common", "confinement")
 LAUNCHER = Path("choir_agent", "call_launcher", "script.py")
@@ -71,6 +72,10 @@ class Host:
     def __str__(self) -> str:
         user = "root" if self.root else "plain user"
         return f"{user}, Landlock {self.abi}{'' if self.view else ', no namespaces'}"
+
+
+OWN_HOST = Host(7, root=IS_ROOT)
+"""A current kernel, and the user who runs the tests."""
 
 
 def run_confined(host: Host, code: str, *limits: str, options: Sequence[str] = ()) -> Any:

@@ -26,6 +26,7 @@ from choir_control.agents.runtimes.process.cgroups import (
 )
 from tests.security.runtimes.confined import confining
 from tests.security.runtimes.confined_calls import (
+    IS_ROOT,
     Host,
     newest_landlock,
     run_confined,
@@ -117,7 +118,7 @@ def test_a_program_starts_in_the_group_of_its_call_and_ends_with_it(base: Path) 
 
 @pytest.mark.parametrize("view", [True, False], ids=["namespaces", "no namespaces"])
 def test_each_call_of_a_confined_agent_has_a_group_of_its_own(base: Path, view: bool) -> None:
-    host = Host(newest_landlock(), root=True, view=view)
+    host = Host(newest_landlock(), root=IS_ROOT, view=view)
     if cause := unsupported(host):
         pytest.skip(cause)
     agent = prepared(base).create("main", LIMITS)
@@ -179,7 +180,7 @@ def test_the_kernel_ends_a_call_at_its_limit_and_the_next_one_works(
 _, reply = end(start({script!r}))
 print(json.dumps([reply.excess, reply.exit_code, end(start('print(1)'))[0]]))
 """
-    host = Host(newest_landlock(), root=True)
+    host = Host(newest_landlock(), root=IS_ROOT)
     if cause := unsupported(host):
         pytest.skip(cause)
     assert run_confined(host, code, limit, options=("--cgroup", str(agent))) == [
@@ -201,7 +202,7 @@ while time.monotonic() < end:
 def test_the_kernel_gives_an_agent_no_more_than_its_processor_time(limited: AgentCgroups) -> None:
     if not limited.limits_cpu:
         pytest.skip("LOUD: the controller cpu is not delegated")
-    host = Host(newest_landlock(), root=True)
+    host = Host(newest_landlock(), root=IS_ROOT)
     if cause := unsupported(host):
         pytest.skip(cause)
     agent = limited.create("main", AgentLimits(memory=8 << 30, processes=2_048, cpus=0.25))

@@ -4,18 +4,26 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from subprocess import PIPE
 from typing import Any
 
 import pytest
 
-from tests.security.runtimes.confined_calls import PYTHON, Host, run_confined, unsupported
+from tests.security.runtimes.confined_calls import (
+    IS_ROOT,
+    OWN_HOST,
+    PYTHON,
+    Host,
+    run_confined,
+    unsupported,
+)
 
 SECRET = "notion-key-of-another-tool"
 EVERY = "CHOIR_TEST_EVERY_HOST" in os.environ
 EVERY_HOST = [Host(abi, root) for abi in range(1, 8) for root in (True, False)]
 HOSTS = EVERY_HOST if EVERY else [Host(1, root=True), Host(5, root=False), Host(7, root=True)]
-WITHOUT_NAMESPACES = [Host(abi, root=True, view=False) for abi in range(1, 8)]
+WITHOUT_NAMESPACES = [Host(abi, root=IS_ROOT, view=False) for abi in range(1, 8)]
 
 ATTACK = """
 import ctypes, errno, json, os, socket, sys
@@ -143,7 +151,7 @@ def test_without_namespaces_no_memory_is_read_and_what_is_missing_is_named(
 
 
 def test_a_call_is_nicer_than_its_agent_and_stays_so() -> None:
-    host = Host(7, root=True)
+    host = OWN_HOST
     if reason := unsupported(host):
         pytest.skip(reason)
     call = """
@@ -175,7 +183,7 @@ while not os.path.exists('pulse'):
 """
 
 
-@pytest.mark.parametrize("host", [Host(7, root=True), Host(7, root=True, view=False)], ids=str)
+@pytest.mark.parametrize("host", [OWN_HOST, replace(OWN_HOST, view=False)], ids=str)
 def test_what_a_call_detached_ends_before_its_result_is_known(host: Host) -> None:
     if reason := unsupported(host):
         pytest.skip(reason)
@@ -281,7 +289,7 @@ time.sleep(30)
 def test_a_call_whose_processes_together_exceed_a_limit_is_ended_and_told_why(
     script: str, limit: str, reason: str
 ) -> None:
-    host = Host(7, root=True)
+    host = OWN_HOST
     if cause := unsupported(host):
         pytest.skip(cause)
     code = f"""
@@ -326,7 +334,7 @@ PLACE = "/dev/shm"
 def test_a_call_that_fills_its_workspace_is_ended_and_told_why(
     script: str, limits: str, reason: str
 ) -> None:
-    host = Host(7, root=True)
+    host = OWN_HOST
     if cause := unsupported(host):
         pytest.skip(cause)
     code = f"""
@@ -340,7 +348,7 @@ print(json.dumps([reply.excess, reply.exit_code, len(os.listdir({PLACE!r}))]))
 
 
 def test_a_call_leaves_a_part_of_the_disk_free_also_with_deleted_files() -> None:
-    host = Host(7, root=True)
+    host = OWN_HOST
     if cause := unsupported(host):
         pytest.skip(cause)
     code = f"""

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from choir_common.confinement.users import FIRST_UID
-from tests.security.runtimes.confined_calls import NOBODY, Host, unsupported
+from tests.security.runtimes.confined_calls import IS_ROOT, NOBODY, Host, unsupported
 from tests.security.runtimes.confined_services import SECRETS, service_place
 
 EVERY = "CHOIR_TEST_EVERY_HOST" in os.environ
@@ -118,7 +118,7 @@ print(json.dumps([open(source).read(), [os.stat(name).st_uid == os.getuid() for 
 def test_a_confined_service_ends_with_its_process_and_leaves_none_behind(
     number: signal.Signals,
 ) -> None:
-    host = HOSTS[0]
+    host = Host(1, root=IS_ROOT)
     if reason := unsupported(host):
         pytest.skip(reason)
     code = """
@@ -139,7 +139,7 @@ while True:
 
 
 def test_orphans_of_a_confined_service_are_reaped() -> None:
-    host = HOSTS[0]
+    host = Host(1, root=IS_ROOT)
     if reason := unsupported(host):
         pytest.skip(reason)
     code = """

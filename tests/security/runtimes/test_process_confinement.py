@@ -11,6 +11,7 @@ import pytest
 
 from tests.security.runtimes.confined import TOKEN, confining
 from tests.security.runtimes.confined_calls import (
+    IS_ROOT,
     NOBODY,
     Host,
     newest_landlock,
@@ -240,7 +241,7 @@ print(json.dumps({'user': os.getuid(), 'files': os.listdir(), 'beside': sorted(o
                   'capabilities': [line.split()[1] for line in status if line.startswith('CapEff')]}))
 """
     assert run_confined(host, code) == {
-        "user": NOBODY,
+        "user": NOBODY if IS_ROOT else os.geteuid(),
         "files": ["ok"],
         "beside": ["package", "workspace"],
         "capabilities": ["0" * 16],
