@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
+from choir_common.wire.events import parse_payload
 from choir_common.wire.memory_recall import ReadHints, ToolHint
 from choir_common.wire.memory_search import MemoryQuery
 from choir_common.wire.memory_sessions import EraseSession
@@ -54,6 +55,18 @@ async def test_a_failure_that_was_solved_is_told_with_what_helped(room: Room) ->
     (hint,) = await told(room)
     assert (hint.outcome, hint.at.date()) == ("resolved", BEGAN.date())
     assert "credential.helper" in hint.helped[0] and "git clone" in hint.helped[-1]
+
+
+async def test_a_hint_states_the_trust_of_what_the_agent_had_read(room: Room) -> None:
+    script = make_session("s1")
+    page = LogBuilder("s2", started_at=BEGAN)
+    page.start()
+    page.tool("c9", "choir.web.browse", {"text": "Run it."}, turn="t0")
+    for event in script.events[1:]:
+        page.add(parse_payload(event))
+    for log, trust in ((script, 30), (page, 10)):
+        await live(room, log)
+        assert min(hint.trust for hint in await told(room)) == trust
 
 
 async def test_another_tool_or_another_failure_is_told_nothing(room: Room) -> None:

@@ -8,6 +8,7 @@ from choir_agent.provenance.result_origins import EndedCall, result_provenance
 from choir_agent.provenance.shell_commands import is_local
 from choir_agent.provenance.taint_fold import MAX_FILES, MAX_ORIGINS, apply_to_taint
 from choir_agent.provenance.taint_rule import runs_offline
+from choir_common.eventlog.tool_results import SEEN_BEFORE
 from choir_common.wire.events import ToolResultCommitted, ToolStatus, UserMessageStarted
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import LaneTaint, Origin, ResultProvenance, SessionTaint
@@ -145,6 +146,17 @@ def test_a_list_with_schedules_of_the_agent_counts_as_text_from_outside(by_agent
     call = EndedCall("choir.schedule.list", DataFlow(), {}, output)
     outside = result_provenance(call, SessionTaint()).outside
     assert [one.what for one in outside] == ["schedules that the agent created"] * by_agent
+
+
+@pytest.mark.parametrize(("trust", "expected"), [(10, ["earlier failures in memory"]), (30, [])])
+def test_hints_on_failures_that_are_as_trusted_as_pages_count_as_text_from_outside(
+    trust: int, expected: list[str]
+) -> None:
+    cases: JsonObject = {"cases": [{"tried": "ls", "trust": 30}, {"tried": "x", "trust": trust}]}
+    output: JsonObject = {"exit_code": 1, SEEN_BEFORE: cases}
+    call = EndedCall("choir.exec", EXEC, {"command": "ls"}, output)
+    outside = result_provenance(call, SessionTaint()).outside
+    assert [source.what for source in outside] == expected
 
 
 def test_an_origin_is_one_short_line() -> None:

@@ -91,15 +91,15 @@ def test_an_expired_proposal_is_not_remembered_as_words_of_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "origin", "trust"),
+    ("tool", "origin", "trust", "later"),
     [
-        ("choir.web.browse", "web", 10),
-        ("choir.email.receive", "web", 10),
-        ("choir.exec", "tool", 30),
+        ("choir.web.browse", "web", 10, 10),
+        ("choir.email.receive", "web", 10, 10),
+        ("choir.exec", "tool", 30, 50),
     ],
 )
 def test_an_answer_is_trusted_no_further_than_what_was_read_for_it(
-    tool: str, origin: str, trust: int
+    tool: str, origin: str, trust: int, later: int
 ) -> None:
     script = make_script()
     script.user("Look it up.")
@@ -110,7 +110,7 @@ def test_an_answer_is_trusted_no_further_than_what_was_read_for_it(
     _, run, first, _, second = of(script)
     assert (run.origin, run.trust) == (origin, trust)
     assert (first.origin, first.trust) == ("agent", trust)
-    assert second.trust == 50
+    assert second.trust == later
 
 
 def test_copied_events_become_no_units_and_lower_the_trust_of_what_is_said_in_their_turn() -> None:

@@ -51,6 +51,20 @@ def test_what_helped_is_kept_with_the_failure() -> None:
     ]
 
 
+def test_what_was_tried_after_a_page_was_read_is_as_trusted_as_the_page() -> None:
+    script = LogBuilder()
+    script.user("Read the page.")
+    script.tool("c0", "choir.web.browse", {"text": "Run ./configure."})
+    script.reply("Read.")
+    for number, output in enumerate((FAILED, DONE)):
+        script.tool_call(f"d{number}", "choir.exec", {"command": "make all"}, "t2")
+        script.result(f"d{number}", "choir.exec", output, "t2")
+    (trouble,) = troubles(script)
+    assert trouble.outside
+    (trouble,) = troubles(make_shell(("make all", FAILED), ("make all", DONE)))
+    assert not trouble.outside
+
+
 def test_another_call_of_the_same_tool_that_works_resolves_nothing() -> None:
     (trouble,) = troubles(make_shell(("make all", FAILED), ("ls", DONE)))
     assert (trouble.end, trouble.steps) == ("abandoned", ())

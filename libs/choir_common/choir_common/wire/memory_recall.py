@@ -93,6 +93,8 @@ class ToolHint(WireModel):
     helped: tuple[str, ...] = ()
     """The steps that led to success; only for resolved failures."""
     seen: int = 1
+    trust: int = 30
+    """The least trust of the failure's text and of what the agent had read when it tried this."""
 
 
 class ToolHints(WireModel):

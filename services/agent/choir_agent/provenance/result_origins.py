@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.provenance.shell_commands import fetches_text, is_local
 from choir_agent.provenance.taint_fold import ANY_PATH, join_origins
-from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, OWN_OUTPUT, TOOL_OUTPUT
+from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, OWN_OUTPUT, SEEN_BEFORE, TOOL_OUTPUT
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import (
     MAX_ORIGIN_CHARS,
@@ -49,7 +49,7 @@ def result_provenance(call: EndedCall, session: SessionTaint) -> ResultProvenanc
     """Return what a result brings into the lane of its call."""
     if call.tool == MEMORY_QUERY:
         return _of_memory(call, session)
-    outside, private = [*_outside(call), *_of_schedules(call)], []
+    outside, private = [*_outside(call), *_of_schedules(call), *_of_failures(call)], []
     # A refused write quotes the lines that are present.
     if call.flow.reads_workspace or "present" in call.output:
         private.append(origin(f"file {call.path}" if call.path else "files of the workspace"))
@@ -79,6 +79,18 @@ def _of_schedules(call: EndedCall) -> Iterator[Origin]:
     schedules = listed if isinstance(listed, list) else []
     if any(isinstance(item, dict) and item.get("by_agent") for item in schedules):
         yield origin("schedules that the agent created", TOOL_OUTPUT.trust)
+
+
+def _of_failures(call: EndedCall) -> Iterator[Origin]:
+    """Yield the earlier failures that memory added, if they are as trusted as pages.
+
+    The other ones are output of the agent's own programs, like the failure itself.
+    """
+    before = call.output.get(SEEN_BEFORE)
+    cases = before.get("cases") if isinstance(before, dict) else None
+    least = min(map(trust_of_hit, cases), default=100) if isinstance(cases, list) else 100
+    if least <= OUTSIDE_OUTPUT.trust:
+        yield origin("earlier failures in memory", least)
 
 
 def _outside_in_files(workspace: WorkspaceTaint, path: str) -> Iterator[Origin]:

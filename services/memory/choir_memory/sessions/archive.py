@@ -41,6 +41,8 @@ class EndedSession:
     summary: str
     began_at: datetime
     inherited: Inherited
+    lane_trust: int
+    """The least trust of what its edge lane had read when it wrote the summary."""
 
 
 class FailureRecorder(Protocol):
@@ -132,7 +134,11 @@ class SessionArchive:
         if page.end is not None:
             summary = splitter.ending.summary if splitter.ending is not None else state.summary
             session = EndedSession(
-                page.session_id, summary, page.started_at, splitter.unsettled.inherited
+                session_id=page.session_id,
+                summary=summary,
+                began_at=page.started_at,
+                inherited=splitter.unsettled.inherited,
+                lane_trust=splitter.unsettled.edge_trust,
             )
             queued_count += await self._store_episode(connection, page, session)
             await store.mark_ended(page.session_id, page.end.at)

@@ -74,15 +74,22 @@ class SessionDetailStore:
         overview: SessionOverview,
         texts: Collection[str],
         inherited: Inherited | None,
+        *,
+        lane_trust: int,
     ) -> Grounds:
         """Return what these texts, said of a session, may rest on.
 
         With `inherited` they may repeat what the session took over: then units of earlier sessions count
         as well, and one whose units are gone or not there yet is trusted like text of unknown origin.
+        `lane_trust` is the least trust of what the lane that wrote them had read.
         """
         terms = comparison_terms(texts)
         rows = await self._connection.fetch(qualified(_SOURCES, self._agent_id), session_id, terms)
-        trusts = [TRUST["agent"], *([] if overview.least_trust is None else [overview.least_trust])]
+        trusts = [
+            TRUST["agent"],
+            lane_trust,
+            *([] if overview.least_trust is None else [overview.least_trust]),
+        ]
         if inherited is not None and inherited.folded:
             earlier = await self._connection.fetch(
                 qualified(_INHERITED, self._agent_id),

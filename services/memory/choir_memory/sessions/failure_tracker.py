@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from choir_common.eventlog.tool_results import failure_text, returns_outside_text
+from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, failure_text, returns_outside_text
 from choir_common.wire.events import ToolCallRequested, ToolResultCommitted
 from choir_memory.sessions.rendering import render_call
 from choir_memory.text.tokens import query_terms
@@ -55,7 +55,8 @@ class OpenFailure:
     tries: int = 1
     steps: list[str] = field(default_factory=list)
     outside: bool = False
-    """Whether outsiders wrote the text of the failure; states of older versions lack it."""
+    """Whether outsiders wrote the text of the failure, or its lane had read such text; states of older
+    versions lack it."""
 
 
 @dataclass(slots=True)
@@ -78,12 +79,19 @@ class FailureTracker:
         """Record the start of a call."""
         _keep(self._state.asked, call.call_id, render_call(call)[:MAX_INPUT], MAX_PENDING)
 
-    def answer(self, result: ToolResultCommitted, at: str, unit_rev: int) -> None:
-        """Record the result of a call, in the unit that starts at `unit_rev`."""
+    def answer(
+        self, result: ToolResultCommitted, at: str, unit_rev: int, *, lane_trust: int
+    ) -> None:
+        """Record the result of a call, in the unit that starts at `unit_rev`.
+
+        What an agent tried in a lane that had read a page may repeat the page: `lane_trust`.
+        """
         tried = self._state.asked.pop(result.call_id, result.tool)
         message = failure_text(result.tool, result.status, result.output)
         if message is not None and result.exposure == "both":
-            outside = returns_outside_text(result.tool, result.output)
+            outside = lane_trust <= OUTSIDE_OUTPUT.trust or returns_outside_text(
+                result.tool, result.output
+            )
             self._failed(
                 result, OpenFailure(result.tool, message, tried, at, unit_rev, outside=outside)
             )

@@ -13,6 +13,7 @@ from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import resume_service_role, take_agent_role
 from choir_memory.sessions.detail_store import SessionDetailStore
+from choir_memory.sessions.lane_trust import FULL_TRUST
 from choir_memory.sessions.store import SessionStore
 from choir_memory.sessions.summary import build_summary, build_summary_rows
 from choir_memory.sessions.units import parse_state
@@ -57,8 +58,14 @@ class SessionPromoter:
         overview = await details.read_overview(session_id)
         summary = build_summary(state, overview)
         # what was selected without a model quotes this session alone
-        inherited = parse_state(state.unsettled).inherited if summary.by_agent else None
-        grounds = await details.grounds(session_id, overview, summary.texts, inherited)
+        unsettled = parse_state(state.unsettled)
+        grounds = await details.grounds(
+            session_id,
+            overview,
+            summary.texts,
+            unsettled.inherited if summary.by_agent else None,
+            lane_trust=unsettled.edge_trust if summary.by_agent else FULL_TRUST,
+        )
         units = await prepare_units(
             build_summary_rows(session_id, state, overview, summary, grounds)
         )

@@ -39,6 +39,7 @@ from choir_common.wire.events import (
 from choir_common.wire.model import JsonObject
 from choir_memory.documents.model import TRUST, Origin, UnitKind
 from choir_memory.sessions.failure_tracker import FailureTracker, FailureTrackerState
+from choir_memory.sessions.lane_trust import EDGE, FULL_TRUST, LaneTrust
 from choir_memory.sessions.rendering import (
     is_unrecorded,
     remove_nul,
@@ -102,6 +103,8 @@ class ToolRun:
     chars: int = 0
     calls: int = 0
     outside: bool = False
+    trust: int = FULL_TRUST
+    """The least trust of the lane while the calls were made; states of older versions lack it."""
 
 
 @dataclass(slots=True)
@@ -119,6 +122,13 @@ class SplitterState:
     """Turns in which memory was shown: their replies may repeat it."""
     following: FailureTrackerState = field(default_factory=FailureTrackerState)
     inherited: Inherited = field(default_factory=Inherited)
+    lane_trust: dict[str, int] = field(default_factory=dict)
+    """The least trust of what each lane has read; states of older versions lack it."""
+
+    @property
+    def edge_trust(self) -> int:
+        """The least trust of what the edge lane has read."""
+        return LaneTrust(self.lane_trust).of(EDGE)
 
 
 _UNSETTLED: TypeAdapter[SplitterState] = TypeAdapter(SplitterState)
@@ -143,6 +153,7 @@ class UnitSplitter:
         self.units: list[Unit] = []
         self.ending: AgentSummary | None = None
         self.troubles = FailureTracker(unsettled.following)
+        self._lanes = LaneTrust(unsettled.lane_trust)
 
     def take(self, event: Event) -> None:
         """Process one event; unknown types are ignored."""
@@ -151,6 +162,9 @@ class UnitSplitter:
             payload = parse_payload(event)
         except ValidationError:
             return
+        # The end of a job is still a text of its lane.
+        if not isinstance(payload, CoreStopped):
+            self._lanes.take(event.lane, payload)
         match payload:
             case (
                 UserMessageStarted()
@@ -245,7 +259,10 @@ class UnitSplitter:
                 words = f"expired without a decision: {payload.what}"
                 self._add(event, "note", words, "choir", "agent", "")
             case ApprovalDecided():
-                self._add(event, "note", f"{payload.status}: {payload.what}", "user", "user", "")
+                # The user decided, but the agent described what about.
+                limit = self._lanes.of(event.lane)
+                words = f"{payload.status}: {payload.what}"
+                self._add(event, "note", words, "user", "user", "", limit=limit)
             case _:
                 pass
 
@@ -274,7 +291,8 @@ class UnitSplitter:
 
     def _result(self, event: Event, payload: ToolResultCommitted) -> None:
         run = self._run(event, payload.turn_id, begins=False)
-        self.troubles.answer(payload, event.at, run.first_rev)
+        lane_trust = self._lanes.of(event.lane)
+        self.troubles.answer(payload, event.at, run.first_rev, lane_trust=lane_trust)
         run.lines.append(render_result(payload))
         run.chars += len(run.lines[-1])
         run.outside = run.outside or returns_outside_text(payload.tool, payload.output)
@@ -298,7 +316,10 @@ class UnitSplitter:
                 self.troubles.close(payload.job_id)
                 result = payload.reason if payload.result is None else render_object(payload.result)
                 text = f"{payload.job_name} {payload.outcome}: {result}"
-        self._add(event, "note", text, self._agent_id, "agent", payload.job_id, about)
+        limit = self._lanes.of(f"core:{payload.job_name}")
+        self._add(event, "note", text, self._agent_id, "agent", payload.job_id, about, limit)
+        if isinstance(payload, CoreStopped):
+            self._lanes.take(event.lane, payload)
 
     def _skill(
         self, event: Event, payload: SkillStarted | SkillTransitioned | SkillStopped
@@ -323,6 +344,7 @@ class UnitSplitter:
             run = ToolRun(turn_id, phase, event.rev, event.rev, event.at, event.at)
             self.unsettled.runs[event.lane] = run
         run.last_rev, run.ended_at = event.rev, event.at
+        run.trust = min(run.trust, self._lanes.of(event.lane))
         return run
 
     def _close(self, lane: str) -> None:
@@ -333,7 +355,9 @@ class UnitSplitter:
         about = _about(lane, run.phase)
         about["tools"] = list(run.tools)
         span = (run.first_rev, run.last_rev, run.at, run.ended_at)
-        self._emit(span, "tools", "\n".join(run.lines), None, origin, TRUST[origin], about)
+        # The calls are words of the agent, which may repeat what the lane had read before.
+        trust = min(TRUST[origin], run.trust)
+        self._emit(span, "tools", "\n".join(run.lines), None, origin, trust, about)
 
     def _add(
         self,
@@ -344,11 +368,12 @@ class UnitSplitter:
         origin: Origin,
         turn_id: str,
         about: JsonObject | None = None,
+        limit: int = FULL_TRUST,
     ) -> None:
-        trust = TRUST[origin]
+        trust = min(TRUST[origin], limit)
         if origin == "agent":
-            # what an agent says after reading a page has no more trust than the page
-            trust = min(trust, self._trust_of(turn_id))
+            # what an agent says after reading a page has no more trust than the page, also turns later
+            trust = min(trust, self._trust_of(turn_id), self._lanes.of(event.lane))
         phase = self.unsettled.phases.get(event.lane, "")
         metadata = _about(event.lane, phase) | (about or {})
         span = (event.rev, event.rev, event.at, event.at)

@@ -38,7 +38,9 @@ class EpisodeWriter:
         overview = await details.read_overview(session.session_id)
         if not text or sum(turn.origin == "user" for turn in overview.turns) < MIN_USER_TURNS:
             return []
-        grounds = await details.grounds(session.session_id, overview, [text], session.inherited)
+        grounds = await details.grounds(
+            session.session_id, overview, [text], session.inherited, lane_trust=session.lane_trust
+        )
         episodes = [
             DerivedDocument(
                 document_id=document_id(

@@ -96,6 +96,7 @@ def _hint(failure: StoredFailure) -> ToolHint:
         outcome=failure.outcome,
         helped=tuple(failure.resolution.splitlines()),
         seen=failure.seen,
+        trust=failure.trust,
     )
 
 

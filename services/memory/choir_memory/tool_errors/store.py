@@ -13,7 +13,8 @@ MAX_COMPARED = 300
 """Number of the newest failures of a tool that are compared."""
 
 _OF_TOOL = """
-SELECT id, happened_at, evidence, metadata ->> 'tried' AS tried, predicate, object, seen_count
+SELECT id, happened_at, evidence, metadata ->> 'tried' AS tried, predicate, object, seen_count,
+       trust
 FROM {schema}.knowledge_documents
 WHERE subject = $1 AND kind = 'error' AND status = 'active' AND evidence IS NOT NULL
   AND (expires_at IS NULL OR expires_at > $2)
@@ -37,6 +38,7 @@ class StoredFailure:
     resolution: str
     """The calls that helped, one per line."""
     seen: int
+    trust: int
 
 
 class ToolErrorStore:
