@@ -71,11 +71,19 @@ class PolicyCall:
     destinations: Destinations = field(default_factory=Destinations)
     spent_usd: Decimal | None = None
     """What the agent has spent today; None if that is not known."""
+    known_recipients: tuple[str, ...] = ()
+    """Mail addresses that the user named, or to which mail was sent before."""
 
 
 def has_money_rules(rules: Iterable[PolicyRule]) -> bool:
     """Return whether a rule depends on what the agent has spent."""
     return any(rule.spent_above is not None for rule in rules)
+
+
+def find_addresses(text: str) -> tuple[str, ...]:
+    """Return the mail addresses that a text names, as they are compared with recipients."""
+    parts = (f"{local}@{domain.rstrip('.!?*_~')}" for local, domain in _ADDRESS.findall(text))
+    return _distinct(address for part in parts for address in _recipients(part) or ())
 
 
 def find_destinations(tool: str, arguments: JsonObject, *, has_network: bool) -> Destinations:
@@ -92,12 +100,14 @@ def find_destinations(tool: str, arguments: JsonObject, *, has_network: bool) ->
     )
 
 
+MAIL_RULE = PolicyRule(
+    action="ask",
+    tools=("choir.email.send",),
+    why="Mail to new recipients: nobody has named them here, and no rule in `policy` allows them.",
+)
+"""Applies unless all recipients are known."""
 DEFAULT_RULES: Sequence[PolicyRule] = (
-    PolicyRule(
-        action="ask",
-        tools=("choir.email.send",),
-        why="No rule in `policy` allows mail to these recipients.",
-    ),
+    MAIL_RULE,
     PolicyRule(
         action="ask",
         tools=("choir.exec",),
@@ -126,6 +136,8 @@ def decide(
                 names_destinations=bool(rule.hosts or rule.recipients),
             )
     for rule in DEFAULT_RULES:
+        if rule is MAIL_RULE and _knows_recipients(call):
+            continue
         if not unmet_conditions(rule, call, now):
             return PolicyDecision(action=rule.action, source="default", why=rule.why)
     if needs_approval:
@@ -163,6 +175,13 @@ def unmet_conditions(rule: PolicyRule, call: PolicyCall, now: datetime) -> list[
         ),
     }
     return [name for name, holds in conditions.items() if not holds]
+
+
+def _knows_recipients(call: PolicyCall) -> bool:
+    recipients = call.destinations.recipients
+    if not recipients or call.destinations.is_unclear:
+        return False
+    return set(recipients) <= set(call.known_recipients)
 
 
 def _has_spent(rule: PolicyRule, spent_usd: Decimal | None) -> bool:

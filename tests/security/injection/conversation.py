@@ -25,6 +25,7 @@ from choir_agent.tools.builtin import (
     memory_upsert,
     message_send,
     notion_query,
+    schedule,
     shell,
     web_browse,
     web_search,
@@ -88,6 +89,7 @@ MANIFESTS = {
         memory_upsert.MANIFEST,
         message_send.MANIFEST,
         notion_query.MANIFEST,
+        schedule.CREATE_MANIFEST,
         shell.MANIFEST,
         web_browse.MANIFEST,
         web_search.MANIFEST,
@@ -201,7 +203,8 @@ class Conversation:
             ToolCallRequested(turn_id=turn_id, call_id=call_id, tool=tool, input=arguments), lane
         )
         lane_taint = self.lane_taint(lane)
-        ruled = rule_call(self.policy, checked, lane)
+        known = HostRule(self.memory).known_recipients(tool)
+        ruled = rule_call(self.policy, checked, lane, known_recipients=known)
         question = question_of_call(
             self.rule,
             ruled,

@@ -267,7 +267,13 @@ class Arbiter:
 
     def _apply_policy(self, lane: str, checked: CheckedCall) -> RuledCall:
         policy = self._settings.current().settings.policy
-        return rule_call(policy, checked, lane, spent_usd=self._spent_usd)
+        return rule_call(
+            policy,
+            checked,
+            lane,
+            spent_usd=self._spent_usd,
+            known_recipients=self._host_rule.known_recipients(checked.tool.manifest.name),
+        )
 
     def _forbidden(
         self, lane: str, turn_id: str, checked: CheckedCall | RefuseCall, ruled: RuledCall | None

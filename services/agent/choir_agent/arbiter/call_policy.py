@@ -51,9 +51,17 @@ class RuledCall:
 
 
 def rule_call(
-    policy: AgentPolicy, checked: CheckedCall, lane: str, *, spent_usd: Decimal | None = None
+    policy: AgentPolicy,
+    checked: CheckedCall,
+    lane: str,
+    *,
+    spent_usd: Decimal | None = None,
+    known_recipients: tuple[str, ...] = (),
 ) -> RuledCall:
-    """Return what the policy says about a call now; the agent has spent `spent_usd` today."""
+    """Return what the policy says about a call now; the agent has spent `spent_usd` today.
+
+    Mail to `known_recipients` alone asks nothing by default.
+    """
     tool, runtime = checked.tool.manifest.name, checked.tool.manifest.runtime
     call = PolicyCall(
         agent_id=policy.agent_id,
@@ -66,6 +74,7 @@ def rule_call(
             tool, checked.arguments, has_network=bool(runtime.executable_hash) and runtime.network
         ),
         spent_usd=spent_usd,
+        known_recipients=known_recipients,
     )
     needs_approval = runtime.needs_approval or checked.arguments.get(runtime.asks_with) is True
     return RuledCall(

@@ -39,6 +39,10 @@ class HostSource(LinkSource, Protocol):
         """Return the new hosts to which an equal call tried to connect."""
         ...
 
+    def known_recipients(self) -> tuple[str, ...]:
+        """Return the mail addresses that the user's messages name, and those to which mail was sent."""
+        ...
+
 
 class NoHosts(NoLinks):
     """A source without hosts."""
@@ -52,6 +56,10 @@ class NoHosts(NoLinks):
         return ()
 
     def hosts_refused_before(self, lane: str, tool: str, arguments: JsonObject) -> tuple[str, ...]:
+        """Return nothing."""
+        return ()
+
+    def known_recipients(self) -> tuple[str, ...]:
         """Return nothing."""
         return ()
 
@@ -79,6 +87,11 @@ class HostRule:
     """The rule, and the hosts that are in the windows."""
 
     source: HostSource
+
+    def known_recipients(self, tool: str) -> tuple[str, ...]:
+        """Return the mail addresses to which a call of a tool needs no question by default."""
+        sends_mail = tool in BUILT_IN and bool(BUILT_IN[tool].addresses)
+        return self.source.known_recipients() if sends_mail else ()
 
     def new_hosts(
         self, policy: AgentPolicy, checked: CheckedCall, destinations: Destinations, lane: str

@@ -1,17 +1,18 @@
-"""URLs and hosts in a lane's window, by who wrote them. Pure.
+"""URLs, hosts and mail addresses in a lane's window, by who wrote them. Pure.
 
 Only what came from outside whole counts: a URL in the output of a command may have been put together from
 private data.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import orjson
 from pydantic import JsonValue
 
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_common.hosts import find_hosts, find_url_hosts
+from choir_common.policy import find_addresses, find_destinations
 from choir_common.wire.events import (
     EventPayload,
     InjectedInstruction,
@@ -24,6 +25,7 @@ from choir_common.wire.model import JsonObject
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{|}()\[\]]+", re.IGNORECASE)
 _TRAILING = ".,;:!?*_~"
 SEARCH = "choir.web.search"
+MAIL = "choir.email.send"
 SOURCES = frozenset({SEARCH, "choir.web.browse", "choir.email.receive", "choir.email.check"})
 
 
@@ -66,6 +68,38 @@ def hosts_refused_before(window: LaneWindow, tool: str, arguments: JsonObject) -
         if call.call_id in refused and _is_equal(call.arguments, arguments)
     )
     return tuple(dict.fromkeys(host for call_id in equal_ids for host in refused[call_id]))
+
+
+def known_recipients(window: LaneWindow) -> tuple[str, ...]:
+    """Return the mail addresses that the user's messages name, and those to which mail was sent."""
+    user_addresses = (address for text in _user_texts(window) for address in find_addresses(text))
+    sent = (
+        address
+        for turn in window.turns
+        for step in turn.steps
+        for address in _sent_to([event.payload for event in step.events])
+    )
+    return tuple(dict.fromkeys((*user_addresses, *sent)))
+
+
+def _sent_to(step: Sequence[EventPayload]) -> Iterator[str]:
+    """Yield the recipients of the mail that was sent in one step; ids of calls are unique there."""
+    results = (p for p in step if isinstance(p, ToolResultCommitted))
+    sent_ids = {r.call_id for r in results if r.tool == MAIL and r.status == "success"}
+    for output in step if sent_ids else ():
+        for call in output.tool_calls if isinstance(output, ModelOutput) else ():
+            if call.call_id in sent_ids:
+                yield from _recipients(call.arguments)
+
+
+def _recipients(arguments: str) -> tuple[str, ...]:
+    try:
+        parsed = orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return ()
+    if not isinstance(parsed, dict):
+        return ()
+    return find_destinations(MAIL, parsed, has_network=False).recipients
 
 
 def _is_equal(text: str, arguments: JsonObject) -> bool:

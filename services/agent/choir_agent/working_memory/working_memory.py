@@ -115,6 +115,11 @@ class WorkingMemory:
             return ()
         return window_links.hosts_refused_before(window, tool, arguments)
 
+    def known_recipients(self) -> tuple[str, ...]:
+        """Return the mail addresses that the user's messages name, and those to which mail was sent."""
+        windows = self._windows.values()
+        return tuple(name for window in windows for name in window_links.known_recipients(window))
+
     def oldest_needed_rev(self, next_rev: int) -> int:
         """Return the revision of the oldest event that is needed to rebuild all windows."""
         firsts = (window.first_rev for window in self._windows.values())
