@@ -272,7 +272,7 @@ class Conversation:
             case "choir.fs.read":
                 return {"text": self.files.get(str(arguments["path"]), "")}
             case "choir.memory.upsert":
-                trust = 10 if self.lane_taint(lane).trust <= 10 else 50
+                trust = min(50, self.lane_taint(lane).trust)
                 self.memories.append((str(arguments["text"]), trust))
             case _:
                 pass

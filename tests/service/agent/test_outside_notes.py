@@ -67,8 +67,14 @@ async def test_a_note_after_a_page_that_memory_has_kept_says_so() -> None:
     assert await notes(SEARCH, note()) == [{**NOTE, "outside": True}]
 
 
+async def test_a_note_after_a_command_with_network_states_the_trust_of_its_output() -> None:
+    command = {"name": "choir.exec", "arguments": {"command": "python3 -c 'print(1)'"}}
+    assert await notes(command, note()) == [{**NOTE, "least_trust": 30}]
+
+
 async def test_the_model_cannot_say_otherwise() -> None:
     assert await notes(BROWSE, note(outside=False)) == []
+    assert await notes(note(least_trust=90)) == []
 
 
 async def test_what_a_job_read_counts_where_it_is_told_of() -> None:

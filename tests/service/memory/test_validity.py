@@ -256,6 +256,14 @@ async def test_a_note_that_a_page_made_the_agent_rewrite_never_comes_unasked(roo
     assert await told(room, WALNUT) == []
 
 
+@pytest.mark.parametrize(("least", "trust"), [(30, 30), (70, 50)])
+async def test_a_note_has_no_more_trust_than_the_agent_had_read(
+    room: Room, least: int, trust: int
+) -> None:
+    await room.put(WALNUT, least_trust=least)
+    assert [hit.trust for hit in await found(room)] == [trust]
+
+
 @pytest.mark.parametrize("start", [None, NOW + DAY])
 async def test_what_a_successor_ended_is_valid_as_before_when_that_is_forgotten(
     room: Room, start: datetime | None

@@ -258,6 +258,8 @@ class MemoryUpsert(WireModel):
     """Write only if the document has this version; 0: only if the key does not exist yet."""
     outside: bool = False
     """The agent had just read untrusted text from outside, so this document gets the same low trust."""
+    least_trust: int | None = Field(default=None, ge=0, le=100)
+    """The least trust of what the agent had read from outside: the document gets no more."""
     session_id: str | None = Field(default=None, max_length=200)
     """The session in which the agent wrote it, so that what a session wrote can be taken back."""
     status: WritableStatus | None = None

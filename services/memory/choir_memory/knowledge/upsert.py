@@ -263,7 +263,9 @@ async def _body(write: MemoryUpsert, writer: Writer) -> DocumentContent:
     tokenize = document_tokens
     tokens = await asyncio.to_thread(tokenize, text) if len(text) > LONG_TEXT else tokenize(text)
     metadata = orjson.dumps(write.metadata).decode()
-    trust = min(TRUST[writer.origin], TRUST["web"]) if write.outside else TRUST[writer.origin]
+    limits = [TRUST["web"]] if write.outside else []
+    limits += [write.least_trust] if write.least_trust is not None else []
+    trust = min([TRUST[writer.origin], *limits])
     return DocumentContent(
         *(text, tsvector(tokens), len(tokens), metadata, writer.origin, trust),
         requested_validity(write),
@@ -273,8 +275,9 @@ async def _body(write: MemoryUpsert, writer: Writer) -> DocumentContent:
 def _digest(write: MemoryUpsert) -> str:
     content = write.model_dump(mode="json", exclude={"call_id", "session_id"})
     # fields added later are left out when unset, so that digests stored by older versions still match
-    if write.expected_version is None:
-        del content["expected_version"]
+    for name in ("expected_version", "least_trust"):
+        if content[name] is None:
+            del content[name]
     for name in ("outside", "status", "valid_from", "valid_to", "supersedes"):
         if not content[name]:
             del content[name]

@@ -63,8 +63,12 @@ class MemoryUpsertTool:
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Write the document; raises ToolFailed with the host's error."""
         # Not an argument of the model: a web page may have persuaded it to write.
-        outside = is_as_trusted_as_pages(self._session.state.taint.lane(context.lane))
-        input_: JsonObject = {**arguments, "outside": True} if outside else arguments
+        lane_taint = self._session.state.taint.lane(context.lane)
+        input_ = arguments
+        if is_as_trusted_as_pages(lane_taint):
+            input_ = {**arguments, "outside": True}
+        elif lane_taint.trust < OWN_OUTPUT.trust:
+            input_ = {**arguments, "least_trust": lane_taint.trust}
         output = await run_host_tool(self._control, context, MANIFEST, input_)
         document, key = output.get("document_id"), output.get("key")
         write = MemoryWriteCommitted(
