@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from choir_common.errors import (
     ChoirError,
+    Conflict,
     Fenced,
     InvalidRequest,
     RateLimited,
@@ -259,6 +260,9 @@ class ControlStandIn:
                 return await self._heartbeat(HeartbeatRequest.model_validate_json(body))
             case "REQUEST_APPROVAL":
                 asked = ApprovalRequest.model_validate_json(body)
+                earlier = self.approval_requests.get(asked.call_id)
+                if earlier is not None and earlier.payload != asked.payload:
+                    raise Conflict("The call requested something else before.")
                 self.approval_requests[asked.call_id] = asked
                 undecided = [one for one in self.approvals.values() if one.status == "pending"]
                 is_new = asked.call_id not in self.approvals

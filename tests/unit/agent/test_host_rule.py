@@ -17,6 +17,7 @@ from choir_common.wire.grants import EVERY_SCOPE
 from choir_common.wire.model import JsonObject
 from choir_common.wire.policy import AgentPolicy, PolicyRule
 from choir_common.wire.provenance import LaneTaint, Origin
+from choir_common.wire.rpc import MAX_WHY
 from tests.unit.agent.told_session import ToldSession
 
 MAIL = "choir.email.send"
@@ -197,6 +198,17 @@ def test_mail_to_a_recipient_whom_the_user_named_asks_after_text_from_outside() 
     question = ask(told, mail("eve@evil.example"), taint=TAINTED)
     assert question is not None
     assert (question.scopes, "new recipients" in question.why) == (("once",), False)
+
+
+def test_a_reason_that_is_too_long_says_that_it_is_cut() -> None:
+    many = [f"{number:060d}@evil.example" for number in range(60)]
+    question = ask(told_session(), mail(*many), taint=TAINTED)
+    assert question is not None
+    assert len(question.why) == MAX_WHY
+    assert question.why.endswith("(The rest of this reason is cut; all of the call is shown.)")
+    short = ask(told_session(), mail("eve@evil.example"), taint=TAINTED)
+    assert short is not None
+    assert "cut" not in short.why
 
 
 def test_a_rule_of_the_owner_asks_about_named_recipients_too() -> None:

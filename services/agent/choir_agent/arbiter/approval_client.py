@@ -7,9 +7,10 @@ import asyncio
 
 import structlog
 
+from choir_agent.arbiter.call_execution import CallOutcome
 from choir_agent.control_client.control_client import ControlClient
 from choir_common.backoff import Backoff
-from choir_common.errors import RateLimited, Unavailable
+from choir_common.errors import Conflict, Fenced, RateLimited, Unavailable
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 
 log = structlog.get_logger("choir.agent.approvals")
@@ -17,6 +18,28 @@ log = structlog.get_logger("choir.agent.approvals")
 # If the signal of a decision was lost, the same request sent again returns the decision.
 POLL_INTERVAL_S = 30.0
 MAX_BUFFERED_DECISIONS = 100
+NOT_APPROVED = {
+    "rejected": CallOutcome(
+        "refused", {"code": "rejected", "message": "A human rejected this call."}
+    ),
+    "expired": CallOutcome(
+        "refused",
+        {
+            "code": "expired",
+            "message": "The request for approval expired: nobody decided in time, so this call did "
+            "not run. Nobody rejected it; ask the user before you try it again.",
+        },
+    ),
+    "changed": CallOutcome(
+        "refused",
+        {
+            "code": "changed_after_question",
+            "message": "A file of this call has changed since a person was asked about it, so the call "
+            "did not run. Make it again, and a person is asked about the new content.",
+        },
+    ),
+}
+"""Outcomes of calls that nobody approved, by the request's status."""
 
 
 class ApprovalClient:
@@ -51,11 +74,20 @@ class ApprovalClient:
             self._early.pop(next(iter(self._early)))
         return False
 
-    async def decision(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Request approval of a call and return the decision, for which it waits."""
+    async def decision(self, request: ApprovalRequest) -> ApprovalResponse | None:
+        """Request approval of a call and return the decision, for which it waits.
+
+        Returns None if the same call requested something else before a restart: a decision applies to what
+        was shown.
+        """
         call_id = request.call_id
         while True:
-            answer = await self._ask(request)
+            try:
+                answer = await self._ask(request)
+            except Fenced:
+                raise
+            except Conflict:
+                return None
             if answer.status != "pending":
                 return answer
             if answer.approval_id in self._early:

@@ -14,7 +14,7 @@ from typing import assert_never
 import structlog
 
 from choir_agent import tracing_spans
-from choir_agent.arbiter.approval_client import ApprovalClient
+from choir_agent.arbiter.approval_client import NOT_APPROVED, ApprovalClient
 from choir_agent.arbiter.call_execution import CallOutcome, FailureHints, execute_call, with_summary
 from choir_agent.arbiter.call_policy import RuledCall, question_of_call, rule_call
 from choir_agent.arbiter.host_rule import (
@@ -47,6 +47,7 @@ from choir_agent.provenance.result_origins import EndedCall, result_provenance
 from choir_agent.provenance.taint_rule import TaintRule, runs_offline
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.artifacts import ArtifactStore
+from choir_agent.tools.attached_files import call_payload, describe_attachments
 from choir_agent.tools.availability import is_switched_off, secrets_for, unavailable_tools
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
@@ -79,19 +80,6 @@ CANCELLED = CallOutcome(
         "message": "This call was stopped before it finished; its effects so far remain.",
     },
 )
-NOT_APPROVED = {
-    "rejected": CallOutcome(
-        "refused", {"code": "rejected", "message": "A human rejected this call."}
-    ),
-    "expired": CallOutcome(
-        "refused",
-        {
-            "code": "expired",
-            "message": "The request for approval expired: nobody decided in time, so this call did "
-            "not run. Nobody rejected it; ask the user before you try it again.",
-        },
-    ),
-}
 
 
 class Arbiter:
@@ -328,10 +316,16 @@ class Arbiter:
 
     async def _ask(self, lane: str, turn_id: str, call: ToolCall, ask: AskHuman) -> None:
         # Control asks the user, in a text that no agent can influence, or knows an earlier yes.
+        files = await asyncio.to_thread(
+            describe_attachments,
+            self._workspace,
+            ask.permit.tool.manifest.runtime.flow,
+            ask.permit.arguments,
+        )
         request = ApprovalRequest(
             request_type="call",
             call_id=call.call_id,
-            payload={"tool": call.tool, "input": ask.permit.arguments},
+            payload=call_payload(call.tool, ask.permit.arguments, files),
             why=ask.question.why,
             scopes=ask.question.scopes,
             grants=ask.question.grants,
@@ -340,8 +334,11 @@ class Arbiter:
         )
         with tracing_spans.wait_span("approval", call.call_id, lane):
             decision = await self._approvals.decision(request)
-        if decision.status == "approved":
-            permit = replace(ask.permit, hosts=ask.question.hosts)
+        if decision is None:
+            self._close(lane, turn_id, call, NOT_APPROVED["changed"])
+        elif decision.status == "approved":
+            approved_files = tuple(described.file for described in files)
+            permit = replace(ask.permit, hosts=ask.question.hosts, shown_files=approved_files)
             await self._run(lane, turn_id, call, permit, approved=True, grant_id=decision.grant_id)
         else:
             self._close(lane, turn_id, call, NOT_APPROVED[decision.status])
@@ -429,6 +426,7 @@ class Arbiter:
             money=self._money,
             offline=offline,
             hosts=self._host_rule.reachable(permit) if has_proxy else (),
+            shown_files=permit.shown_files,
         )
 
     async def _add_connections(

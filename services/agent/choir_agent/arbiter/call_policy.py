@@ -16,6 +16,8 @@ from choir_common.wire.policy import AgentPolicy, PolicyDecision
 from choir_common.wire.provenance import LaneTaint
 from choir_common.wire.rpc import MAX_WHY
 
+CUT = "\n(The rest of this reason is cut; all of the call is shown.)"
+
 
 @dataclass(frozen=True, slots=True)
 class RuledCall:
@@ -112,7 +114,7 @@ def question_of_call(
         new_hosts.why,
         sending_why,
     )
-    why = "\n".join(reason for reason in reasons if reason)[:MAX_WHY]
+    why = _shorten("\n".join(reason for reason in reasons if reason))
     if sending_why:
         # A yes of longer scope would answer for data that nobody has seen.
         return Question(why, scopes=("once",), grants="named", hosts=new_hosts.names)
@@ -120,3 +122,8 @@ def question_of_call(
         return replace(policy_question, why=why, hosts=new_hosts.names)
     scopes = EVERY_SCOPE if new_hosts.names else ("once",)
     return Question(why, scopes=scopes, grants="hosts", hosts=new_hosts.names)
+
+
+def _shorten(why: str) -> str:
+    """Return a reason of the permitted length, which says so if it is cut."""
+    return why if len(why) <= MAX_WHY else why[: MAX_WHY - len(CUT)] + CUT

@@ -13,7 +13,7 @@ from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.registry import ToolRegistry
-from choir_agent.tools.tool import Tool, ToolFailed
+from choir_agent.tools.tool import AttachedFile, Tool, ToolFailed
 from choir_agent.tools.workspace import STAGING_LOCK, Workspace, is_in_staging
 from choir_common.eventlog.json_scrubbing import is_too_deep
 from choir_common.wire.events import HeldLock, ToolCall
@@ -31,6 +31,8 @@ class CheckedCall:
     locks: Lockset
     hosts: tuple[str, ...] = ()
     """New hosts to which a person agreed."""
+    shown_files: tuple[AttachedFile, ...] | None = None
+    """The files that a person was shown and agreed to send; None if nobody was asked."""
 
 
 @dataclass(frozen=True, slots=True)

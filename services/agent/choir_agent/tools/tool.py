@@ -58,6 +58,16 @@ class ToolOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachedFile:
+    """A file of the workspace whose content a person was shown, with the path of the call's arguments."""
+
+    path: str
+    size: int
+    sha256: str
+    """Empty if it could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
 class CallContext:
     """The caller of a tool; `call_id` is the idempotency key of every effect."""
 
@@ -77,6 +87,8 @@ class CallContext:
     """Whether the call must run without network."""
     hosts: tuple[str, ...] = ()
     """Hosts that its programs may reach although they are not known to the egress proxy."""
+    shown_files: tuple[AttachedFile, ...] | None = None
+    """The files that a person was shown and agreed to send; None if nobody was asked."""
 
     @property
     def job_id(self) -> str | None:

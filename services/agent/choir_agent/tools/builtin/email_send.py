@@ -79,7 +79,7 @@ class EmailSendTool:
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Send the mail; raises ToolFailed with the server's error, or if the outcome is unknown."""
         account = mail_account(context)
-        output = await send_mail(account, self._workspace, context.call_id, arguments)
+        output = await send_mail(account, self._workspace, context, arguments)
         recipients = output["recipients"]
         count = len(recipients) if isinstance(recipients, list) else 0
         return ToolOutput(output, f"sent to {count} recipients")

@@ -7,6 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from choir_agent.tools.mail.account import MailAccount
+from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.model import JsonObject
 
@@ -21,13 +22,13 @@ async def open_mailbox(account: MailAccount, folder: str) -> "Mailbox":
 
 
 async def send_mail(
-    account: MailAccount, workspace: Workspace, call_id: str, arguments: JsonObject
+    account: MailAccount, workspace: Workspace, context: CallContext, arguments: JsonObject
 ) -> JsonObject:
     """Send a mail; raises the errors of `smtp.send_mail`."""
     await asyncio.to_thread(_import_smtp)
     from choir_agent.tools.mail import smtp  # noqa: PLC0415 - memory, see above
 
-    return await smtp.send_mail(account, workspace, call_id, arguments)
+    return await smtp.send_mail(account, workspace, context, arguments)
 
 
 def _import_mailbox() -> "type[Mailbox]":

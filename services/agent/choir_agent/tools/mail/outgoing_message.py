@@ -4,6 +4,7 @@ import hashlib
 import mimetypes
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email import policy
@@ -13,13 +14,12 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 from pathlib import PurePosixPath
 
+from choir_agent.tools.attached_files import MAX_ATTACHED_BYTES, check_unchanged
 from choir_agent.tools.mail.account import MailAccount
-from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.tool import AttachedFile, CallContext, ToolFailed
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.model import JsonObject
 
-MAX_ATTACHED_BYTES = 18_000_000
-"""25 MB after encoding, the limit of most servers."""
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[^\s@<>()\[\],;:\"\\]{1,253}")
 _NAMED = re.compile(r"\s*\"?(?P<name>[^\"<>]*?)\"?\s*<(?P<address>[^<>]*)>\s*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
@@ -45,17 +45,18 @@ def message_id_for(call_id: str, address: str) -> str:
 
 
 def compose_message(
-    account: MailAccount, workspace: Workspace, call_id: str, arguments: JsonObject
+    account: MailAccount, workspace: Workspace, context: CallContext, arguments: JsonObject
 ) -> OutgoingMessage:
     """Return the message; reads the attached files.
 
-    Raises ToolFailed for an invalid address or header, and for files that are missing or too large.
+    Raises ToolFailed for an invalid address or header, and for files that are missing, too large, or not
+    those that a person was shown.
     """
     to, cc, bcc = (_addresses(arguments, kind) for kind in ("to", "cc", "bcc"))
     if not (to or cc or bcc):
         raise ToolFailed("bad_input", "A mail needs at least one recipient in to, cc or bcc.")
     sender = _address(account.address)
-    message_id = message_id_for(call_id, sender.addr_spec)
+    message_id = message_id_for(context.call_id, sender.addr_spec)
     message = EmailMessage(_POLICY)
     try:
         message["From"] = sender
@@ -65,7 +66,7 @@ def compose_message(
         message["Message-ID"] = message_id
         message["Date"] = format_datetime(datetime.now(UTC))
         _write(message, arguments)
-        _attach(message, workspace, _strings(arguments, "attachments"))
+        _attach(message, workspace, _strings(arguments, "attachments"), context.shown_files)
         content = message.as_bytes()
     except (MessageError, ValueError, UnicodeError) as error:
         raise ToolFailed("bad_input", f"The mail cannot be built: {error}.") from error
@@ -122,7 +123,12 @@ def _address(text: str) -> Address:
         ) from error
 
 
-def _attach(message: EmailMessage, workspace: Workspace, paths: list[str]) -> None:
+def _attach(
+    message: EmailMessage,
+    workspace: Workspace,
+    paths: list[str],
+    approved_files: Sequence[AttachedFile] | None,
+) -> None:
     room = MAX_ATTACHED_BYTES
     for path in paths:
         with os.fdopen(workspace.open_file(workspace.canonical(path)), "rb") as file:
@@ -134,6 +140,7 @@ def _attach(message: EmailMessage, workspace: Workspace, paths: list[str]) -> No
                 f"The attachments have more than {MAX_ATTACHED_BYTES // 1_000_000} MB in total; "
                 "most servers reject such mail. Send fewer, or compress them.",
             )
+        check_unchanged(path, content, approved_files)
         name = _header("the file name", PurePosixPath(path).name)
         kind, encoding = mimetypes.guess_type(name)
         main, _, sub = (kind if kind and not encoding else _GENERIC).partition("/")

@@ -14,7 +14,7 @@ import aiosmtplib
 from choir_agent.tools.mail.account import MailAccount, MailServer
 from choir_agent.tools.mail.outgoing_message import OutgoingMessage, compose_message
 from choir_agent.tools.mail.text import one_line
-from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.model import JsonObject
 
@@ -34,7 +34,7 @@ _TOO_LARGE = "5.3.4"
 
 
 async def send_mail(
-    account: MailAccount, workspace: Workspace, call_id: str, arguments: JsonObject
+    account: MailAccount, workspace: Workspace, context: CallContext, arguments: JsonObject
 ) -> JsonObject:
     """Send the mail described by the arguments to all its recipients or to none.
 
@@ -42,7 +42,7 @@ async def send_mail(
     mailbox_full, too_large, try_later, refused and timeout nothing was sent; otherwise the kind is
     outcome_unknown.
     """
-    outgoing = await asyncio.to_thread(compose_message, account, workspace, call_id, arguments)
+    outgoing = await asyncio.to_thread(compose_message, account, workspace, context, arguments)
     with _explained(account.smtp):
         async with _connected(account.smtp) as client:
             async with asyncio.timeout(SETUP_TIMEOUT_S):
