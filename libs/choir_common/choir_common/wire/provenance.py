@@ -43,6 +43,8 @@ class LaneTaint(WireModel):
     """The least trust of all sources of untrusted text; 100 without any."""
     choices: int = 0
     """Links chosen while the lane held both, since a person last agreed to a call."""
+    gestures: int = 0
+    """The same of actions that a page can notice, such as scrolling."""
 
     @property
     def holds_both(self) -> bool:

@@ -46,6 +46,8 @@ MAX_FILES = 200
 BROWSE = "choir.web.browse"
 CHOOSING_ACTIONS = frozenset({"open", "click", "select", "download"})
 """Actions of the browser that contact what a page or the user named."""
+GESTURES = frozenset({"scroll", "back", "screenshot", "tabs"})
+"""Actions of the browser that contact nobody, but that a script of the page can notice."""
 UNKNOWN_PAST = SessionTaint(
     lanes={
         EDGE: LaneTaint(
@@ -71,7 +73,7 @@ def apply_to_taint(taint: SessionTaint, lane: str, payload: EventPayload) -> Ses
         case ToolCallRequested(tool=tool) if tool == BROWSE and taint.lane(lane).holds_both:
             return _after_choice(taint, lane, payload)
         case ToolCallCommitted(approved=True):
-            agreed = taint.lane(lane).model_copy(update={"choices": 0})
+            agreed = taint.lane(lane).model_copy(update={"choices": 0, "gestures": 0})
             return _with_lane(taint, lane, agreed)
         case RemindersAdded(reminders=reminders) if reminders:
             least = min(reminder.trust for reminder in reminders)
@@ -113,6 +115,7 @@ def join_lanes(lane_taint: LaneTaint, other: LaneTaint) -> LaneTaint:
         private=join_origins(lane_taint.private, other.private),
         trust=min(lane_taint.trust, other.trust),
         choices=max(lane_taint.choices, other.choices),
+        gestures=max(lane_taint.gestures, other.gestures),
     )
 
 
@@ -153,7 +156,9 @@ def _with_file(workspace: WorkspaceTaint, path: str, lane_taint: LaneTaint) -> W
         return workspace  # as any other file of the workspace
     files = {name: file for name, file in workspace.files.items() if name != path}
     # An edited file may still hold what it held before.
-    files[path] = join_lanes(before or LaneTaint(), lane_taint).model_copy(update={"choices": 0})
+    files[path] = join_lanes(before or LaneTaint(), lane_taint).model_copy(
+        update={"choices": 0, "gestures": 0}
+    )
     outside = workspace.outside
     while len(files) > MAX_FILES:
         dropped = files.pop(next(iter(files)))
@@ -174,12 +179,14 @@ def _of_unseen_result(result: ToolResultCommitted) -> ResultProvenance:
 
 
 def _after_choice(taint: SessionTaint, lane: str, call: ToolCallRequested) -> SessionTaint:
-    if call.input.get("action") not in CHOOSING_ACTIONS:
+    action, lane_taint = call.input.get("action"), taint.lane(lane)
+    if action in CHOOSING_ACTIONS:
+        update = {"choices": lane_taint.choices + 1}
+    elif action in GESTURES:
+        update = {"gestures": lane_taint.gestures + 1}
+    else:
         return taint
-    lane_taint = taint.lane(lane)
-    return _with_lane(
-        taint, lane, lane_taint.model_copy(update={"choices": lane_taint.choices + 1})
-    )
+    return _with_lane(taint, lane, lane_taint.model_copy(update=update))
 
 
 def _from_memory(least: int) -> ResultProvenance:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from choir_agent.provenance.data_flow import DataFlow
+from choir_agent.provenance.taint_fold import GESTURES
 from choir_common.policy import Destinations
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import LaneTaint, Origin
 
 MAX_LINK_CHOICES = 5
 """Links that a lane may follow without a question, since a person last agreed to one of its calls."""
-FREE_PAGE_ACTIONS = frozenset({"read", "scroll", "back", "screenshot", "tabs"})
-"""Browser actions that send nothing that the model chose."""
+MAX_GESTURES = 20
+"""The same of actions that the script of a page can notice."""
+FREE_PAGE_ACTIONS = frozenset({"read"})
+"""Browser actions that no page notices."""
 LINK_ACTIONS = frozenset({"click", "select"})
 """Browser actions that choose one of the things that a page offers."""
 WORKSPACE = Origin(what="files of the workspace")
@@ -119,6 +122,8 @@ class TaintRule:
             return not (has_choice and self.links.is_link(call.lane, url))
         if action in FREE_PAGE_ACTIONS:
             return False
+        if action in GESTURES:
+            return lane_taint.gestures > MAX_GESTURES
         return not (has_choice and (action in LINK_ACTIONS or action == "download"))
 
 
