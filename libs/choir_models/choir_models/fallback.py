@@ -17,7 +17,7 @@ log = structlog.get_logger("choir.models.fallback")
 COOL_DOWN_S, MAX_COOL_DOWN_S = 30.0, 600.0
 MAX_ASKED_S = 900.0
 """Longest cool-down that a provider asks for (`Retry-After`)."""
-_LASTING: tuple[FailureCause, ...] = ("key", "credit", "not_found", "timeout")
+_LASTING: tuple[FailureCause, ...] = ("key", "credit", "not_found", "endpoint", "timeout")
 """Causes that need a human, or cost minutes to find out again: the longest cool-down at once."""
 ABOUT_THE_PROMPT: tuple[FailureCause, ...] = ("filter", "too_long")
 """Causes that concern one prompt and do not mean that the model is unavailable."""

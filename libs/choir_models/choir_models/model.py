@@ -15,6 +15,8 @@ FailureCause = Literal[
     "key",
     "credit",
     "not_found",
+    "endpoint",
+    "refused",
     "filter",
     "too_long",
     "rate",

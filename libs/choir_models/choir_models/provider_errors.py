@@ -24,8 +24,9 @@ from choir_models.model import (
 MAX_DETAIL = 300
 
 BAD_REQUEST, UNAUTHORIZED, NO_CREDIT, FORBIDDEN, NOT_FOUND = 400, 401, 402, 403, 404
-TOO_LARGE, UNPROCESSABLE, TOO_MANY = 413, 422, 429
+METHOD_NOT_ALLOWED, GONE, TOO_LARGE, UNPROCESSABLE, TOO_MANY = 405, 410, 413, 422, 429
 REQUEST_TIMEOUT, CONFLICT, SERVER_ERROR = 408, 409, 500
+MULTIPLE_CHOICES = 300
 
 # Error texts of OpenAI, Azure, OpenRouter, Anthropic, Gemini, vLLM, llama.cpp, Mistral, Together.
 _OVERFLOW = re.compile(
@@ -69,7 +70,13 @@ _TYPES = {
 }
 """Statuses of Anthropic's error types; an error in a stream has a type only."""
 
-_CAUSES: dict[int, FailureCause] = {FORBIDDEN: "key", NOT_FOUND: "not_found"}
+_CAUSES: dict[int, FailureCause] = {
+    FORBIDDEN: "key",
+    NOT_FOUND: "not_found",
+    # Providers answer 410 for models that they have withdrawn.
+    GONE: "not_found",
+    METHOD_NOT_ALLOWED: "endpoint",
+}
 
 
 def error_from_response(
@@ -134,7 +141,17 @@ def _classify(
         return ModelRequestRejected(detail, cause="request")
     if is_passing(status):
         return NoModelResponse(detail, retry_after_s=wait_s)
-    return ModelFailed(detail, cause=_CAUSES.get(status, "provider"))
+    return ModelFailed(detail, cause=_final_cause(status))
+
+
+def _final_cause(status: int) -> FailureCause:
+    """Return the cause for a status that has no meaning of its own; 0 is an error without a status."""
+    if status in _CAUSES:
+        return _CAUSES[status]
+    # Redirects are not followed: they would take the key to another address.
+    if MULTIPLE_CHOICES <= status < BAD_REQUEST:
+        return "endpoint"
+    return "refused" if BAD_REQUEST < status < SERVER_ERROR else "provider"
 
 
 def is_passing(status: int) -> bool:

@@ -22,7 +22,9 @@ def said(status: int, message: str = "Oops.", model: ModelConfig = MODEL) -> str
     return failure_reply(error, "default", model)
 
 
-@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 500, 502, 503, 529])
+@pytest.mark.parametrize(
+    "status", [302, 400, 401, 402, 403, 404, 405, 410, 413, 451, 500, 502, 503, 529]
+)
 def test_every_error_names_the_model_and_its_endpoint_and_ends_its_sentences_once(
     status: int,
 ) -> None:
@@ -40,6 +42,16 @@ def test_every_error_names_the_model_and_its_endpoint_and_ends_its_sentences_onc
         (403, "`choirctl secret set openai-key`"),
         (404, "usually ends with `/v1`"),
         (413, "Send less"),
+        (301, "`choirctl config set models.default.endpoint URL`"),
+        (302, "usually ends with `/v1`"),
+        (304, "probably not the address of an API"),
+        (405, "`choirctl config set models.default.endpoint URL`"),
+        (410, "`choirctl config set models.default.model NAME`"),
+        (406, "Check what the provider says"),
+        (418, "`endpoint` and `model` of `models.default`"),
+        (422, "settings of `models.default`"),
+        (451, "`choirctl model list` names other models"),
+        (499, "Check what the provider says"),
     ],
 )
 def test_what_trying_again_cannot_mend_says_what_can(status: int, mend: str) -> None:
@@ -47,9 +59,15 @@ def test_what_trying_again_cannot_mend_says_what_can(status: int, mend: str) -> 
     assert AGAIN not in said(status)
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 529])
+@pytest.mark.parametrize("status", [408, 409, 500, 502, 503, 504, 529])
 def test_a_fault_of_the_provider_can_be_tried_again(status: int) -> None:
     assert AGAIN in said(status)
+
+
+@pytest.mark.parametrize("status", [*range(300, 400), *range(400, 500)])
+def test_only_a_fault_that_may_pass_is_advised_to_be_tried_again(status: int) -> None:
+    if status not in (408, 409, 429):
+        assert AGAIN not in said(status)
 
 
 def test_a_model_without_a_secret_is_told_where_to_name_one() -> None:

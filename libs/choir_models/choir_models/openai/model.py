@@ -94,7 +94,7 @@ class StreamingCache:
 
     def learn(self, model: ModelConfig, tried: Streaming, error: ModelFailed) -> bool:
         """Record that a server refuses to stream; return whether the request is to be sent again."""
-        if tried is Streaming.NONE or error.cause not in ("request", "provider"):
+        if tried is Streaming.NONE or error.cause not in ("request", "refused", "provider"):
             return False
         if not _ABOUT_STREAMING.search(error.message):
             return False

@@ -4,7 +4,7 @@ A message says which model failed, and how to fix it. A model is failing if its 
 memory only, because it is for display and the next call updates it.
 """
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 from choir_common.clock import Clock
 from choir_common.redactor import Redactor
@@ -51,11 +51,8 @@ def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:
                 "Add credit there, or use another model: `choirctl model list` names them, "
                 "`choirctl model set` selects one."
             )
-        case "not_found":
-            return (
-                f"Correct the model's name with {_correct(name, 'model', 'NAME')}, or its `endpoint`"
-                f"{_endpoint_hint(model)}."
-            )
+        case "not_found" | "endpoint" | "refused":
+            return _advice_on_address(error.cause, name, model)
         case "filter":
             return "Please rephrase your message."
         case "too_long":
@@ -74,6 +71,28 @@ def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:
             )
         case _:
             assert_never(error.cause)
+
+
+def _advice_on_address(
+    cause: Literal["not_found", "endpoint", "refused"], name: str, model: ModelConfig
+) -> str:
+    match cause:
+        case "not_found":
+            return (
+                f"Correct the model's name with {_correct(name, 'model', 'NAME')}, or its `endpoint`"
+                f"{_endpoint_hint(model)}."
+            )
+        case "endpoint":
+            return (
+                "Its `endpoint` is probably not the address of an API: "
+                f"{_correct(name, 'endpoint', 'URL')} changes it{_endpoint_hint(model)}."
+            )
+        case "refused":
+            return (
+                f"Check what the provider says, and the `endpoint` and `model` of `models.{name}`: "
+                "`choirctl config show` prints them. `choirctl model list` names other models, "
+                "`choirctl model set` selects one."
+            )
 
 
 def _correct(name: str, field: str, value: str) -> str:
