@@ -1,5 +1,7 @@
 """Words of a schedule start a turn of the agent, and they are no words of a person."""
 
+from datetime import UTC, datetime
+
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import BudgetGranted, UserMessageStarted
 from choir_common.wire.schedules import WakeUp
@@ -33,6 +35,23 @@ async def test_a_wake_up_waits_for_the_answer_that_is_being_written() -> None:
     assert asked.endswith("look at the mail")
     started = [event for event in control.payloads() if isinstance(event, UserMessageStarted)]
     assert [event.wake_up for event in started] == [None, MARK]
+
+
+async def test_a_wake_up_has_its_time_in_the_zone_of_the_user_in_the_prompt() -> None:
+    due = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        control.bound = {"timezone": "Europe/Berlin"}
+        async with running_agent(control):
+            await control.say("look at the mail", "run_1", wake_up=MARK, sent_at=due)
+            call = await model.next_call()
+            call.end("No mail.")
+            await control.replied()
+    asked = call.body["messages"][-1]["content"]
+    # an hour that comes twice has its offset
+    time = "[Sun 2026-10-25 02:30+02:00 Europe/Berlin"
+    assert time in asked and asked.index(time) < asked.index("look at the mail")
+    # the stable part of the prompt stays the same from turn to turn
+    assert "2026-10-25" not in str(call.body["messages"][:-1])
 
 
 async def test_a_schedule_cannot_extend_a_budget() -> None:

@@ -110,6 +110,8 @@ async def test_a_prompt_reaches_the_agent_as_a_wake_up_and_its_answer_ends_the_r
     signal = await agent.next_message()
     run_id = (await show(world, view)).runs[0].run_id
     assert (signal.inbox_id, signal.text) == (run_id, words)
+    # the agent shows it in the prompt
+    assert signal.sent_at == clock_of(world).time
     assert signal.wake_up is not None and not signal.wake_up.by_agent
     assert f"schedule {view.schedule_id}, every 1h" in signal.wake_up.summary
     await until_states(world, view, "running")
