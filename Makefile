@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 UV = $(or $(wildcard .tools/bin/uv),uv)
 # Tests wait more than they compute, so more workers than cores run at a time.
-WORKERS ?= 4
+WORKERS ?= 6
 MANIFESTS := uv.lock pyproject.toml scripts/uv.txt $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
@@ -31,11 +31,12 @@ down: install ## stop Choir in the background
 test: install ## run all tests in parallel against real Postgres and NATS (ARGS: pytest --help; -n0 runs them one by one)
 	@$(BIN)/pytest --numprocesses=$(WORKERS) $(ARGS)
 
-nightly: install ## run the long tests: a million random steps each of locks, skills and heartbeats, 14,000 concurrent approvals, a crash at every line, a simulated year of memory, 200 kills around due times (hours)
+nightly: install ## run the long tests: a million random steps each of locks, skills and heartbeats, 14,000 concurrent approvals, a crash at every line, a simulated year of memory, 200 kills around due times, ten minutes without a model (hours)
 	@$(BIN)/pytest --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lanes_property.py tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py tests/service/control/test_heartbeats.py tests/service/evolution/test_races.py tests/security/injection/test_attacks.py tests/security/injection/test_adaptive_attacks.py $(ARGS)
 	@CHOIR_TEST_EVERY_CUT=1 $(BIN)/pytest --timeout=0 tests/faults/test_cuts.py tests/faults/test_cuts_docker.py tests/faults/test_archive_cuts.py tests/faults/test_cut_updates.py tests/service/browser/test_replacing.py
 	@CHOIR_TEST_WHOLE_YEAR=1 $(BIN)/pytest --timeout=0 tests/faults/test_year.py
 	@CHOIR_SCHEDULE_KILLS=200 $(BIN)/pytest --timeout=0 tests/faults/test_schedule_kills.py
+	@CHOIR_TEST_OUTAGE_S=600 $(BIN)/pytest -s --timeout=0 tests/faults/test_provider_outage.py
 	@CHOIR_KILLS=20 $(BIN)/pytest --timeout=0 tests/faults/test_kill.py tests/faults/test_kill_jobs.py
 	@CHOIR_TEST_EVERY_VECTOR=1 CHOIR_TEST_RUNAWAY_ROUNDS=5 $(BIN)/pytest --timeout=0 tests/security/browser/test_ssrf.py tests/security/browser/test_isolation.py
 	@CHOIR_TEST_EVERY_HOST=1 $(BIN)/pytest --timeout=0 tests/security/runtimes/test_call_domains.py tests/security/runtimes/test_confined_services.py
