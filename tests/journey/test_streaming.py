@@ -170,6 +170,22 @@ async def test_ctrl_c_in_a_chat_stops_the_model_and_keeps_what_was_seen(place: P
     assert texts[-1] == "HALF-OF-THE-TALE,\n\n[I stopped here, as you asked.]"
 
 
+async def test_ctrl_c_in_a_chat_stops_a_model_that_has_shown_nothing_yet(place: Place) -> None:
+    with terminal(place.stack.home, "chat", "--dm", "console", env={"TERM": "xterm"}) as screen:
+        await screen.shows("Ctrl-D leaves", "›")
+        screen.types("think about it\r")
+        call = await place.model.next_call()
+        await screen.shows("thinking,")
+        assert not call.left.is_set()
+        screen.types("\x03")
+        async with asyncio.timeout(WITHIN_S):
+            await call.left.wait()
+        await screen.shows("Cancelled.")
+        screen.types("\x04")
+        assert await screen.ends() == 0
+    assert all("think about it" not in text for text in await outputs_of(place, "second"))
+
+
 async def test_a_new_message_stops_the_reply_before_it(place: Place) -> None:
     async with make_client(place.stack.endpoint) as client, a_screen(client) as screen:
         await client.post(MESSAGES, json={"text": "tell me"})

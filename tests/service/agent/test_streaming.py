@@ -165,6 +165,51 @@ async def test_a_cut_in_the_middle_replaces_the_draft() -> None:
     assert len(outputs(control)) == 1
 
 
+async def test_a_fallback_in_the_middle_of_an_answer_replaces_the_draft() -> None:
+    async with run_streaming() as model, run_streaming() as spare:
+        async with run_control(model.endpoint) as control:
+            control.rate_limit_retry_ms = 1
+            main = control.settings().model
+            other = main.model_copy(update={"model": "spare-model", "endpoint": spare.endpoint})
+            chain = main.model_copy(update={"fallback": ("spare",)})
+            control.bound = {"model": chain, "fallback_models": {"spare": other}}
+            async with running_agent(control):
+                await control.say("tell me")
+                # a model with a fallback is retried once
+                for text in ("Once upon", "Once more"):
+                    call = await model.next_call()
+                    call.say(text)
+                    await seen(control, text)
+                    call.cut()
+                second = await spare.next_call()
+                await seen(control, "")
+                second.say("In the")
+                await seen(control, "In the")
+                second.end(" beginning.")
+                replies = await control.replied()
+    assert [one.text for one in replies if one.answers] == ["In the beginning."]
+    assert [one.model for one in outputs(control)] == ["spare-model"]
+
+
+async def test_a_cancel_before_anything_was_seen_closes_the_connection_to_the_provider() -> None:
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        async with running_agent(control):
+            await control.say("tell me", "inb_1")
+            call = await model.next_call()
+            call.write({"choices": [{"index": 0, "delta": {"reasoning_content": "Let me see."}}]})
+            await control.tell(CancelSignal())
+            async with asyncio.timeout(30):
+                await call.left.wait()
+            await control.replied()
+            await control.say("hello", "inb_2")
+            (await model.next_call()).end("Hello.")
+            replies = await control.replied(2)
+    assert [(one.text, one.answers) for one in replies] == [
+        ("Cancelled.", "inb_1"),
+        ("Hello.", "inb_2"),
+    ]
+
+
 async def test_the_first_words_of_an_answer_do_not_wait_for_the_interval_of_the_last_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -72,6 +72,24 @@ async def test_ctrl_c_stops_the_reply_and_the_next_one_leaves() -> None:
             assert await screen.ends() == 0
 
 
+async def test_ctrl_c_before_the_first_word_stops_the_reply_and_does_not_leave() -> None:
+    console = Console(is_answering=False)
+    async with served(console) as place:
+        with terminal(place.home, "chat", env=A_REAL_ONE) as screen:
+            await screen.shows("Ctrl-D leaves", "›")
+            screen.types("think about it\r")
+            await console.until_said()
+            await screen.shows("thinking,")
+            screen.types("\x03")
+            assert await console.until_command() == "/cancel"
+            await screen.shows("did /cancel")
+            await console.say("Cancelled.", "in_0")
+            await screen.shows("Cancelled.")
+            # nothing is to be stopped any more
+            screen.types("\x03")
+            assert await screen.ends() == 0
+
+
 async def test_one_message_shows_its_reply_on_the_terminal_while_it_is_written() -> None:
     console = Console(is_answering=False)
     async with served(console) as place:

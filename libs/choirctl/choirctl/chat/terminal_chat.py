@@ -2,8 +2,8 @@
 `up`.
 
 Typed lines are sent at once; received messages appear above the prompt, and the activity of the agent's
-lanes and jobs below it, with the newest lines of the reply that is being written. Ctrl-C stops that reply;
-otherwise Ctrl-C or Ctrl-D leaves.
+lanes and jobs below it, with the newest lines of the reply that is being written. Ctrl-C stops that reply,
+also before its first word; otherwise Ctrl-C or Ctrl-D leaves.
 """
 
 import asyncio
@@ -219,7 +219,7 @@ class _TerminalChat:
                     if self._confirm_leave():
                         return
                     continue
-                self._leave_warned = False
+                self._leave_warned = self._stopping = False
                 try:
                     line = self._pending_approvals.parse_answer(typed.text, typed.started_at)
                     if not await self._execute(line or parse_line(typed.text)):
@@ -228,11 +228,20 @@ class _TerminalChat:
                     self._print_error(error)
 
     async def _stop_reply(self) -> bool:
-        """Stop the reply that is being written; return False if there is none, or if that was tried."""
-        if self._stopping or not self._channel_activity.draft_lines(time.monotonic(), 80):
+        """Stop the reply that the user waits for; return False if there is none, or if that was tried."""
+        is_written = bool(self._channel_activity.draft_lines(time.monotonic(), 80))
+        if self._stopping or not (is_written or self._is_reply_due()):
             return False
         self._stopping = True
         return await self._execute(ChatMessage(CANCEL_COMMAND))
+
+    def _is_reply_due(self) -> bool:
+        """Return whether the agent works on a message of this chat, and does not wait for the user itself."""
+        return (
+            self._conversation.is_connected
+            and bool(self._unanswered.sent_at)
+            and not self._pending_approvals.pending
+        )
 
     def _confirm_leave(self) -> bool:
         """Return whether Ctrl-C in an empty line leaves; if that stops Choir, the first one only warns."""
