@@ -95,13 +95,19 @@ class WebBrowseTool:
         )
         request: JsonObject = {"action": arguments, "lane": context.lane, "timeout_ms": within_ms}
         output = await run_host_tool(self._control, context, MANIFEST, request)
-        action, path = str(arguments.get("action")), output.get("path")
+        action, path = str(arguments.get("action")), _saved_path(output)
         pictures: tuple[PictureRef, ...] = ()
-        if action == "screenshot" and isinstance(path, str):
+        if action == "screenshot" and path:
             pictures = (PictureRef(path=path),)
         return ToolOutput(output, _summary(action, output), pictures=pictures)
 
 
+def _saved_path(output: JsonObject) -> str:
+    """Return the path of the file that control saved, or an empty text; see `BrowseToolOutput`."""
+    file = output.get("file")
+    return str(file.get("path") or "") if isinstance(file, dict) else ""
+
+
 def _summary(action: str, output: JsonObject) -> str:
-    where = output.get("title") or output.get("url") or output.get("path")
+    where = output.get("title") or output.get("url") or _saved_path(output)
     return f"{action}: {where}" if isinstance(where, str) else f"{action} done"
