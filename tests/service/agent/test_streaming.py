@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from starlette.responses import Response
 
-from choir_agent.lanes import draft_reporter
+from choir_agent.lanes import draft_reporter, edge_lane
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import Cancelled, ModelOutput, Reply
 from choir_common.wire.money import MoneyReserved
@@ -17,7 +17,7 @@ from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent
 from tests.service.agent.scripted_model import Asked, document, run_scripted, says
-from tests.support.streaming_model import run_streaming
+from tests.support.streaming_model import StreamingModel, run_streaming
 
 CANARY = "sk-canary-0123456789"
 
@@ -119,7 +119,10 @@ def reserve_always(request: HostToolRequest) -> HostToolResponse:
     )
 
 
-async def test_a_message_before_anything_was_seen_waits_for_its_turn() -> None:
+async def test_a_message_before_anything_was_seen_waits_for_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(edge_lane, "UNWRITTEN_S", 600.0)
     async with run_streaming() as model, run_control(model.endpoint) as control:
         async with running_agent(control):
             await control.say("first", "inb_1")
@@ -129,6 +132,117 @@ async def test_a_message_before_anything_was_seen_waits_for_its_turn() -> None:
             (await model.next_call()).end("Another.")
             replies = await control.replied(2)
     assert [one.text for one in replies] == ["The whole answer.", "Another."]
+
+
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a silent call be a long one almost at once."""
+    monkeypatch.setattr(edge_lane, "UNWRITTEN_S", 0.05)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_message_while_the_model_thinks_for_long_is_answered_with_the_one_before(
+    streaming: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon(monkeypatch)
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        control.bound = {"streaming": streaming}
+        async with running_agent(control):
+            await control.say("the price, please", "inb_1")
+            first = await model.next_call()
+            first.write({"choices": [{"index": 0, "delta": {"reasoning_content": "Let me see."}}]})
+            await control.say("in euros", "inb_2")
+            async with asyncio.timeout(30):
+                await first.left.wait()
+            second = await model.next_call()
+            second.end("Three euros.")
+            replies = await control.replied(2)
+        assert model.calls.empty()
+    assert [(one.text, one.kind, one.answers) for one in replies] == [
+        (edge_lane.ANSWERED_TOGETHER, "answer", "inb_1"),
+        ("Three euros.", "answer", "inb_2"),
+    ]
+    asked = str(second.body["messages"])
+    assert asked.index("the price, please") < asked.index("in euros")
+    stopped, answered = outputs(control)
+    assert (stopped.finish_reason, answered.finish_reason) == ("interrupted", "stop")
+    # the provider charges for a prompt that it has read
+    assert stopped.prompt_tokens > 0 and stopped.completion_tokens == 0
+
+
+async def test_who_asks_again_and_again_stops_a_silent_call_only_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    soon(monkeypatch)
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        async with running_agent(control):
+            await control.say("think about it", "inb_1")
+            await model.next_call()
+            await control.say("hello?", "inb_2")
+            second = await model.next_call()
+            await control.say("hello??", "inb_3")
+            await asyncio.sleep(0.5)
+            assert not second.left.is_set()
+            second.end("I think so.")
+            third = await model.next_call()
+            await control.say("well?", "inb_4")
+            async with asyncio.timeout(30):
+                await third.left.wait()
+            (await model.next_call()).end("Yes.")
+            replies = await control.replied(4)
+    together = edge_lane.ANSWERED_TOGETHER
+    assert [one.text for one in replies] == [together, "I think so.", together, "Yes."]
+    assert [one.answers for one in replies] == ["inb_1", "inb_2", "inb_3", "inb_4"]
+
+
+async def test_a_crash_between_a_stopped_call_and_the_next_loses_and_repeats_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    soon(monkeypatch)
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        async with running_agent(control):
+            await control.say("the price, please", "inb_1")
+            await model.next_call()
+            await control.say("in euros", "inb_2")
+            (await model.next_call()).end("Three euros.")
+            await control.replied(2)
+        whole = list(control.events)
+        begun = control.types().index("user_msg")
+        for kept in range(begun, len(whole)):
+            control.events[:] = whole
+            control.crash_and_cut(kept)
+            async with running_agent(control), asyncio.TaskGroup() as tasks:
+                answering = tasks.create_task(answer_all(model))
+                replies = await control.replied(2)
+                answering.cancel()
+            assert [one.answers for one in replies] == ["inb_1", "inb_2"], kept
+            assert replies[1].text == "Three euros.", kept
+
+
+async def answer_all(model: StreamingModel) -> None:
+    """Answer every call."""
+    while True:
+        (await model.calls.get()).end("Three euros.")
+
+
+async def test_a_message_beside_work_with_tools_does_not_stop_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    soon(monkeypatch)
+    read = {"name": "choir.fs.read", "arguments": {"path": "a.txt"}}
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        async with running_agent(control):
+            await control.say("read the file", "inb_1")
+            call = await model.next_call()
+            call.write({"choices": [{"index": 0, "delta": {"tool_calls": [wire(read)]}}]})
+            call.end()
+            second = await model.next_call()
+            await control.say("thank you", "inb_2")
+            await asyncio.sleep(0.5)
+            assert not second.left.is_set()
+            second.end("It is empty.")
+            (await model.next_call()).end("You are welcome.")
+            replies = await control.replied(2)
+    assert [one.text for one in replies] == ["It is empty.", "You are welcome."]
 
 
 async def test_a_cancel_stops_the_answer_and_what_was_seen_stays() -> None:

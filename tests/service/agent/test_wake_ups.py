@@ -1,7 +1,11 @@
 """Words of a schedule start a turn of the agent, and they are no words of a person."""
 
+import asyncio
 from datetime import UTC, datetime
 
+import pytest
+
+from choir_agent.lanes import edge_lane
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import BudgetGranted, UserMessageStarted
 from choir_common.wire.schedules import WakeUp
@@ -35,6 +39,23 @@ async def test_a_wake_up_waits_for_the_answer_that_is_being_written() -> None:
     assert asked.endswith("look at the mail")
     started = [event for event in control.payloads() if isinstance(event, UserMessageStarted)]
     assert [event.wake_up for event in started] == [None, MARK]
+
+
+async def test_a_wake_up_waits_for_a_call_that_has_shown_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(edge_lane, "UNWRITTEN_S", 0.05)
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        async with running_agent(control):
+            await control.say("think about it", "inb_1")
+            first = await model.next_call()
+            await control.say("look at the mail", "run_1", wake_up=MARK)
+            await asyncio.sleep(0.5)
+            assert not first.left.is_set()
+            first.end("Done.")
+            (await model.next_call()).end("No mail.")
+            replies = await control.replied(2)
+    assert [reply.text for reply in replies] == ["Done.", "No mail."]
 
 
 async def test_a_wake_up_has_its_time_in_the_zone_of_the_user_in_the_prompt() -> None:

@@ -26,6 +26,8 @@ async def test_a_voice_message_is_transcribed_when_the_lane_has_begun_and_has_it
         await asyncio.sleep(0)
     was_waiting = queue.is_transcribing
     assert was_waiting
+    # nobody knows yet what it says
+    assert queue.next_written is None
     async with queue, asyncio.timeout(10):
         while queue.is_transcribing:
             wake.clear()

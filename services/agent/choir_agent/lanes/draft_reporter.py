@@ -83,6 +83,11 @@ class DraftReporter:
             return ""
         return self._showable_text(draft.text[:MAX_TEXT])
 
+    @property
+    def has_text(self) -> bool:
+        """Whether the running model call has written a part of its text, shown or not."""
+        return self._draft is not None and bool(self._draft.text.strip())
+
     @contextlib.contextmanager
     def follow(self, lane: str, read_rev: int) -> Iterator[OutputListener]:
         """Yield the listener of a model call; report what it receives while the context is open.

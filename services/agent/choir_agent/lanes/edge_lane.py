@@ -46,6 +46,11 @@ log = structlog.get_logger("choir.agent.edge")
 
 STOPPED_BY_MESSAGE = "[I stopped here because of your next message.]"
 STOPPED_BY_USER = "[I stopped here, as you asked.]"
+ANSWERED_TOGETHER = (
+    "[Your next message came before I had written anything. I answer both together now.]"
+)
+UNWRITTEN_S = 5.0
+"""How long the first call of a turn goes on without a word although the next message waits."""
 
 
 class EdgeLane:
@@ -76,6 +81,11 @@ class EdgeLane:
         self._wake = asyncio.Event()
         self._queue = MessageQueue(voice_notes, self._wake)
         self._turn_task: asyncio.Task[None] | None = None
+        self._unwritten_check: asyncio.TimerHandle | None = None
+        self._has_ended_unwritten = False
+        """Whether the current turn was ended because of the next message."""
+        self._answers_together = False
+        """Whether the current turn follows one that was ended so."""
         self._message_traceparent: str | None = None
         self._stopping = False
         self._parked_to_recheck = 0
@@ -96,7 +106,8 @@ class EdgeLane:
     async def queue_message(self, message: UserMessageSignal) -> None:
         """Queue a message; duplicates are ignored. Wait while the queue is full.
 
-        If the user sees an answer being written, a person's message interrupts it.
+        If the user sees an answer being written, a person's message interrupts it. It also ends a first call
+        that writes nothing for long, and the next call answers both messages.
         """
         await self._queue.wait_for_space()
         if message.inbox_id in self._queue or self._arbiter.has_message(message.inbox_id):
@@ -105,6 +116,7 @@ class EdgeLane:
         if is_from_person and self._model.record_interrupted(STOPPED_BY_MESSAGE):
             self._interrupt_turn()
         self._queue.put(message)
+        self._end_unwritten_call()
 
     def on_event(self, event: CommittedEvent) -> None:
         """Wake the lane after a committed event: a report may be due."""
@@ -175,6 +187,27 @@ class EdgeLane:
         """Interrupt the turn without writing events about it: the next epoch resumes it."""
         self._arbiter.suspend()
         self._interrupt_turn()
+
+    def _end_unwritten_call(self) -> None:
+        """End the turn if its first call has written nothing for long and a person's message is the next.
+
+        Later calls of a turn go on: a message beside work with tools is no order to stop it. Looks again
+        while the call may become due.
+        """
+        turn = self._arbiter.state.turn
+        if turn is None or turn.inbox_id is None or turn.steps or self._stopping:
+            return
+        # Once in a row: somebody who asks again and again would otherwise never get an answer.
+        if self._queue.next_written is None or turn.cancelled or self._answers_together:
+            return
+        if self._model.record_unwritten(ANSWERED_TOGETHER, UNWRITTEN_S):
+            self._has_ended_unwritten = True
+            self._interrupt_turn()
+            return
+        if self._unwritten_check is not None:
+            self._unwritten_check.cancel()
+        loop = asyncio.get_running_loop()
+        self._unwritten_check = loop.call_later(UNWRITTEN_S, self._end_unwritten_call)
 
     def _interrupt_turn(self) -> None:
         """Cancel the task of the current turn."""
@@ -287,6 +320,7 @@ class EdgeLane:
 
     async def _run_turn(self) -> None:
         opened = self._arbiter.state.turn
+        self._answers_together, self._has_ended_unwritten = self._has_ended_unwritten, False
         report = opened is not None and opened.subject is not None
         self._state.move(EdgeTrigger.REPORT if report else EdgeTrigger.USER_MESSAGE)
         self._turn_task = asyncio.create_task(self._run_spanned(opened))

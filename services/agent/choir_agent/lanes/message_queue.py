@@ -80,6 +80,14 @@ class MessageQueue:
         """Return whether the first message waits for its transcript."""
         return not self._closed and bool(self._entries) and not self._entries[0].is_ready
 
+    @property
+    def next_written(self) -> UserMessageSignal | None:
+        """The first message if a person has written it; None for a voice message and a wake-up."""
+        if self._closed or not self._entries or self._entries[0].has_voice:
+            return None
+        message = self._entries[0].message
+        return message if message.wake_up is None else None
+
     def take(self) -> HeardMessage:
         """Remove and return the first message; call it only if that is ready."""
         transcript = self._result(self._entries[0])

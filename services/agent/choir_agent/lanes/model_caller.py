@@ -240,10 +240,28 @@ class ModelCaller:
         call, text = self._running, self._drafts.shown_text
         if call is None or not text.strip() or self._arbiter.is_suspending:
             return False
-        prompt_tokens, completion_tokens = self._model.estimate(call.prompt, text, EDGE_LANE)
+        self._record_stopped(call, text, f"{text.rstrip()}\n\n{note}")
+        return True
+
+    def record_unwritten(self, note: str, after_s: float) -> bool:
+        """Record a note as the output of the edge lane's running call, if it has run for a time and written
+        no text; return whether it was recorded.
+
+        The caller cancels the call at once, as above.
+        """
+        call = self._running
+        if call is None or self._drafts.has_text or self._arbiter.is_suspending:
+            return False
+        if time.monotonic() - call.began < after_s:
+            return False
+        self._record_stopped(call, "", note)
+        return True
+
+    def _record_stopped(self, call: _RunningCall, shown_text: str, text: str) -> None:
+        prompt_tokens, completion_tokens = self._model.estimate(call.prompt, shown_text, EDGE_LANE)
         output = ModelOutput(
             turn_id=call.turn_id,
-            text=f"{text.rstrip()}\n\n{note}",
+            text=text,
             model=call.model.config.model,
             finish_reason=INTERRUPTED,
             prompt_tokens=prompt_tokens,
@@ -260,7 +278,6 @@ class ModelCaller:
         )
         self._running = None
         self._arbiter.commit(EDGE_LANE, output, more_follows=True)
-        return True
 
     def explain(self, error: ModelFailed, lane: str) -> str:
         """Return a message for the user about a failure of a lane's model."""
@@ -325,12 +342,16 @@ class ModelCaller:
             lane=work.lane,
             job_id=work.turn_id if isinstance(work, JobState) else None,
         )
-        with self._drafts.follow(work.lane, read_rev) as listener:
-            async with self._model.complete(
-                config, key, prompt, purpose, listener=listener
-            ) as completion:
-                # Inside the context, so that the reservation ends when the usage is charged.
-                self._record(work, completion, read_rev, origin, prompt.notes)
+        try:
+            with self._drafts.follow(work.lane, read_rev) as listener:
+                async with self._model.complete(
+                    config, key, prompt, purpose, listener=listener
+                ) as completion:
+                    # Inside the context, so that the reservation ends when the usage is charged.
+                    self._record(work, completion, read_rev, origin, prompt.notes)
+        finally:
+            if work.lane == EDGE_LANE:
+                self._running = None
 
     async def _wait(self, work: TurnState | JobState, error: ModelFailed, pause_s: float) -> None:
         log.info("model call failed; waiting", lane=work.lane, wait_s=round(pause_s, 3),
@@ -378,6 +399,9 @@ class ModelCaller:
             usage=completion.usage,
             notes=notes,
         )
+        if work.lane == EDGE_LANE:
+            # An output that is recorded can no longer be stopped.
+            self._running = None
         # The next event follows at once (a tool request or the reply): send both in one heartbeat.
         self._arbiter.commit(work.lane, output, more_follows=True)
 
