@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_agent.log.session_state import SkillState
+from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.prompt.prompt_notes import StepTexts
 from choir_agent.prompt.static_prompts import read_static_prompts
 from choir_agent.skills.current_step import render_step_input, render_step_note
 from choir_agent.skills.skill_spec import SkillSpec, StateSpec, Transition
+from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.events import (
     CoreReported,
     CoreStopped,
@@ -24,6 +26,7 @@ from choir_common.wire.events import (
     SkillStopped,
     ToolCall,
     ToolResultCommitted,
+    UserMessageStarted,
 )
 from choir_common.wire.memory_recall import REMINDERS_HEADING, Reminder
 from choir_common.wire.model import JsonObject
@@ -413,6 +416,25 @@ def remind(session: ToldSession, number: int, *reminders: Reminder) -> None:
 def reminder(text: str, **more: object) -> Reminder:
     fields = {"document_id": text, "kind": "fact", "at": StillClock().now(), "origin": "derived"}
     return Reminder(text=text, **(fields | more))
+
+
+def test_a_message_is_rendered_once_and_again_when_something_changes_it() -> None:
+    session = ToldSession()
+    session.turn(1)
+    photo = ReceivedFile(name="cat.png", kind="photo", mime="image/png", path="in/cat.png")
+    session.append(
+        "edge",
+        UserMessageStarted(turn_id="t2", inbox_id="i2", dm="d", text="look", attachments=(photo,)),
+    )
+    first, second = session.edge(), session.edge()
+    assert all(a is b for a, b in zip(first.messages, second.messages, strict=True))
+    remind(session, 2, reminder("a cat is at home"))
+    third = session.edge()
+    assert third.messages[:-1] == first.messages[:-1]
+    assert b"a cat is at home" in third.messages[-1] and b"image_url" not in third.messages[-1]
+    seeing = HistoryFormat(shows_pictures=True)
+    fourth = session.assembler.edge(session.state, b"[]", history=seeing)
+    assert b"image_url" in fourth.messages[-1] and b"a cat is at home" in fourth.messages[-1]
 
 
 def test_what_memory_brings_stands_behind_the_words_quoted_dated_and_with_its_origin() -> None:

@@ -89,6 +89,8 @@ class LogReplicator:
         try:
             async with asyncio.timeout(self._settings.heartbeat_interval_s()):
                 await self._log.has_new_events.wait()
+                # A lane that has just written goes first: it may be about to call its model.
+                await asyncio.sleep(0)
         except TimeoutError:
             return
 

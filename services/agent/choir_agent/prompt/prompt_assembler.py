@@ -1,11 +1,12 @@
 """Assembly of prompts for the edge lane and for core jobs.
 
-Every step is rendered once and cached, so that a call only joins bytes, even with a long history.
+Every message and step is rendered once and cached, so that a call only joins bytes, even with a long history.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE, SessionState, core_lane
 from choir_agent.prompt.event_messages import (
     ToolNames,
@@ -24,7 +25,12 @@ from choir_agent.prompt.prompt_notes import (
     summary_messages,
 )
 from choir_agent.prompt.static_prompts import StaticPrompts
-from choir_agent.working_memory.lane_window import LaneWindow, WindowStep
+from choir_agent.working_memory.lane_window import (
+    HeadNotes,
+    LaneWindow,
+    WindowStep,
+    WindowTurn,
+)
 from choir_agent.working_memory.token_estimator import file_size, prompt_size
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.wire.events import LaneSummary, NoteKind
@@ -40,6 +46,21 @@ class _Rendered:
     messages: list[bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class _RenderedHead:
+    head: CommittedEvent
+    notes: HeadNotes
+    shows_pictures: bool
+    pdf_pages: int
+    messages: list[bytes]
+
+    def fits(self, turn: WindowTurn, history: HistoryFormat) -> bool:
+        """Return whether the turn's head would be rendered alike; heads and notes are only replaced."""
+        is_same = self.head is turn.head and self.notes is turn.notes
+        files = (self.shows_pictures, self.pdf_pages)
+        return is_same and files == (history.shows_pictures, history.pdf_pages)
+
+
 class PromptAssembler:
     """Prompt builder: instructions and identity, reference summary, window, and notes that are new."""
 
@@ -51,6 +72,7 @@ class PromptAssembler:
         self._short_core = system_message(static.short_core)
         self._tool_names = tool_names
         self._rendered: dict[str, dict[int, _Rendered]] = {}
+        self._heads: dict[str, dict[int, _RenderedHead]] = {}
         self._summaries: dict[str, tuple[LaneSummary, list[bytes]]] = {}
         self._tools: dict[str, int] = {}
         self._firsts: dict[str, int] = {}
@@ -122,8 +144,8 @@ class PromptAssembler:
 
     def _forget_ended(self) -> None:
         for lane in [lane for lane in self._rendered if self._memory.window(lane) is None]:
-            caches = (self._rendered, self._summaries, self._tools, self._firsts, self._formats)
-            for cache in caches:
+            caches = (self._rendered, self._heads, self._summaries, self._tools, self._firsts)
+            for cache in (*caches, self._formats):
                 cache.pop(lane, None)
 
     def _summary(self, state: SessionState, lane: str) -> list[bytes]:
@@ -139,22 +161,20 @@ class PromptAssembler:
     def _history(
         self, window: LaneWindow, history: HistoryFormat, step_notes: StepNotes
     ) -> list[bytes]:
-        before = self._rendered.get(window.lane, {})
+        before, heads_before = self._rendered.get(window.lane, {}), self._heads.get(window.lane, {})
         rendered_steps: dict[int, _Rendered] = {}
+        rendered_heads: dict[int, _RenderedHead] = {}
         messages: list[bytes] = []
         for turn in window.turns:
-            messages += head_messages(
-                turn.head,
-                turn.notes,
-                shows_pictures=history.shows_pictures,
-                pdf_pages=history.pdf_pages,
-            )
+            head = _render_head(turn, heads_before.get(turn.head.rev), history)
+            rendered_heads[turn.head.rev] = head
+            messages += head.messages
             for step in turn.steps:
                 cached = before.get(step.events[0].rev)
                 rendered = self._step(window.lane, step, cached, history, step_notes)
                 rendered_steps[step.events[0].rev] = rendered
                 messages += rendered.messages
-        self._rendered[window.lane] = rendered_steps
+        self._rendered[window.lane], self._heads[window.lane] = rendered_steps, rendered_heads
         return messages
 
     def _step(
@@ -185,3 +205,17 @@ class PromptAssembler:
             pdf_pages=last.pdf_pages,
         )
         return sum(map(len, messages)) + file_size(messages)
+
+
+def _render_head(
+    turn: WindowTurn, cached: _RenderedHead | None, history: HistoryFormat
+) -> _RenderedHead:
+    if cached is not None and cached.fits(turn, history):
+        return cached
+    messages = head_messages(
+        turn.head,
+        turn.notes,
+        shows_pictures=history.shows_pictures,
+        pdf_pages=history.pdf_pages,
+    )
+    return _RenderedHead(turn.head, turn.notes, history.shows_pictures, history.pdf_pages, messages)
