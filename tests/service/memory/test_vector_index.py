@@ -71,6 +71,26 @@ async def test_a_filter_that_few_pass_still_gets_all_of_them(
     assert {one.chunk_index for one in indexed.hits} == {one.chunk_index for one in scanned.hits}
 
 
+async def test_the_scan_continues_only_if_the_filters_leave_too_few_and_finds_the_same(
+    room: Room, corpus: CorpusStatistics
+) -> None:
+    for scope, continues in (
+        (SCOPE, "off"),
+        (replace(SCOPE, speakers=("speaker7",)), "relaxed_order"),
+    ):
+        for text in ("a question", "of another kind", "about the garden"):
+            vector = question(room, text)
+            async with agent_transaction(room.database, "main") as held:
+                found = await search_vectors(held, scope, corpus, vector)
+                assert await held.fetchval("SHOW hnsw.iterative_scan") == continues
+            async with agent_transaction(
+                room.database,
+                "main",
+                local_settings=["SET LOCAL hnsw.iterative_scan = relaxed_order"],
+            ) as held:
+                assert await search_vectors(held, scope, corpus, vector) == found
+
+
 async def test_one_session_is_read_whole(room: Room, corpus: CorpusStatistics) -> None:
     session = replace(SCOPE, session_id="ses_4")
     _, scanned = await both(room, corpus, session)
@@ -105,7 +125,6 @@ async def test_the_search_of_a_known_space_begins_with_the_settings_of_its_index
     settings = transaction_settings(corpora, SCOPE, vector, ARM_LIMIT)
     async with agent_transaction(room.database, "main", local_settings=settings) as held:
         assert await held.fetchval("SHOW hnsw.ef_search") == "200"
-        assert await held.fetchval("SHOW hnsw.iterative_scan") == "relaxed_order"
         assert await search_vectors(held, SCOPE, corpus, vector, settings=settings) == expected
     assert transaction_settings(corpora, SCOPE, None, ARM_LIMIT) == ()
     session = replace(SCOPE, session_id="ses_4")

@@ -23,8 +23,7 @@ WITH {terms}, wanted AS MATERIALIZED (
     ) AS d
 ),
 told AS MATERIALIZED (
-    SELECT w.place, d.* FROM wanted w
-    CROSS JOIN LATERAL (SELECT * FROM {documents} WHERE ctid = w.place OFFSET 0) AS d
+    SELECT d.ctid AS place, d.* FROM {documents} d WHERE d.ctid = ANY (ARRAY(SELECT place FROM wanted))
 )
 SELECT documents.*, held.* FROM (
     SELECT {documents_columns} FROM told d {vectors}

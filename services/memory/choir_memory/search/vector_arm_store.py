@@ -1,7 +1,7 @@
 """The vector arm: documents by the cosine similarity of their nearest passage.
 
-In a large space the HNSW index is scanned until enough documents match the filters; without an index all
-vectors are compared.
+In a large space the HNSW index is scanned once, and further only if the filters leave too few documents;
+without an index all vectors are compared.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,10 @@ SELECT id, session_id, chunk_index, score, place,
 FROM (SELECT *, row_number() OVER (ORDER BY score DESC, id) AS place FROM near) AS ranked
 WHERE place <= $2 ORDER BY place
 """
-# iterative scan: `ef_search` vectors at a time, until enough rows match the filters
-_FOLLOW_INDEX = (
-    "SET LOCAL hnsw.iterative_scan = relaxed_order",
-    "SET LOCAL hnsw.ef_search = {width}",
-)
+_SET_WIDTH = "SET LOCAL hnsw.ef_search = {width}"
+# `ef_search` vectors at a time, until enough rows match the filters. To be able to continue, pgvector keeps
+# all vectors that it has passed: a fifth of the cost of a scan, also of one that does not continue.
+_CONTINUE_SCAN = "SET LOCAL hnsw.iterative_scan = relaxed_order"
 EF_SEARCH, EF_SEARCH_DOCUMENTS = 200, 10_000
 """`ef_search` of HNSW for a space of 10,000 documents; it grows with the space.
 
@@ -57,7 +56,8 @@ sample AS (
           WHERE e.model = {model} OFFSET 0) AS picked
 )
 SELECT n.id, n.session_id, n.chunk_index, (1 - min(n.distance))::float8 AS score,
-       row_number() OVER (ORDER BY min(n.distance), n.id) AS place, s.mean, s.deviation
+       row_number() OVER (ORDER BY min(n.distance), n.id) AS place, s.mean, s.deviation,
+       (SELECT count(*) FROM near) AS passages
 FROM near n CROSS JOIN sample s GROUP BY 1, 2, 3, s.mean, s.deviation ORDER BY place
 """
 
@@ -112,8 +112,7 @@ def index_settings(corpus: CorpusStatistics, vector: QueryVector, depth: int) ->
     """
     if not corpus.has_index(vector.model):
         return ()
-    width = max(depth, ef_search_for(corpus.documents))
-    return tuple(setting.format(width=width) for setting in _FOLLOW_INDEX)
+    return (_SET_WIDTH.format(width=max(depth, ef_search_for(corpus.documents))),)
 
 
 async def _by_index(
@@ -126,9 +125,12 @@ async def _by_index(
     statement = _INDEXED_VECTOR_ARM
     for name, part in (("{dimensions}", vector.dimensions), ("{model}", vector.model)):
         statement = statement.replace(name, str(part))
-    rows = await connection.fetch(
-        scope.sql(statement, 4), vector.value, depth, corpus.vector_sample, *scope.arguments
-    )
+    sql = scope.sql(statement, 4)
+    arguments = (vector.value, depth, corpus.vector_sample, *scope.arguments)
+    rows = await connection.fetch(sql, *arguments)
+    if not rows or rows[0]["passages"] < depth:
+        await connection.execute(_CONTINUE_SCAN)
+        rows = await connection.fetch(sql, *arguments)
     if not rows:
         return NO_VECTOR_RESULT
     return VectorResult(
