@@ -51,7 +51,7 @@ class BenchEnvironment:
         """Return the memory of all Postgres processes in MB, with shared pages counted once (PSS)."""
         root = psutil.Process(self.postgres_pid)
         family = [root, *root.children(recursive=True)]
-        return round(sum(one.memory_full_info().pss for one in family) / MB, 1)
+        return round(sum(map(_pss, family)) / MB, 1)
 
     def efforts(self) -> "CpuSeconds":
         """Return the CPU seconds used so far by service, Postgres and baseline."""
@@ -106,6 +106,13 @@ def _cpu_s(process: psutil.Process) -> float:
     except psutil.NoSuchProcess:
         return 0.0  # an autovacuum worker that has just ended
     return float(spent.user + spent.system)
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.NoSuchProcess:
+        return 0  # an autovacuum worker that has just ended
 
 
 @contextlib.asynccontextmanager
