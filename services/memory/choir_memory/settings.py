@@ -101,8 +101,8 @@ class MemorySettings(BusServiceSettings):
     """Seconds between polls for turns that wait for extraction; one indexed query."""
 
     search_cache_mb: int | None = Field(default=None, ge=0, le=4_096)
-    """Memory for small spaces that are searched often; 0 keeps none. Default: 24 MB with a provider, and 4 MB
-    beside the offline model, which needs most of the service's 180 MB. 1,000 documents take 2 MB with 384
+    """Memory for small spaces that are searched often; 0 keeps none. Default: 48 MB with a provider, and 4 MB
+    beside the offline model, which needs most of the service's 180 MB. 1,000 documents take 1.9 MB with 384
     dimensions, 6.5 MB with 1,536; one space takes half of it at most."""
 
     upkeep_s: float = Field(default=60.0, gt=0, le=86_400)
@@ -168,7 +168,7 @@ class MemorySettings(BusServiceSettings):
         """Return the memory for spaces that are searched often, in bytes."""
         if self.search_cache_mb is not None:
             return self.search_cache_mb * 1024 * 1024
-        return (4 if self.embedding_endpoint is None else 24) * 1024 * 1024
+        return (4 if self.embedding_endpoint is None else 48) * 1024 * 1024
 
     @property
     def model(self) -> str:

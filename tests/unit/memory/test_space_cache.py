@@ -29,6 +29,7 @@ from choir_memory.search.space_cache import (
     SpaceKey,
 )
 from choir_memory.search.term_cache import TermCache
+from choir_memory.settings import OFFLINE_DIMENSIONS, MemorySettings
 
 DIMENSIONS = 16
 VERSION = SpaceVersion("1:1:", datetime(2026, 1, 1, tzinfo=UTC), 1, None)
@@ -55,9 +56,11 @@ def make_key(name: str) -> SpaceKey:
     return SearchScope(name, "session", ("mid_term",)), 1
 
 
-def make_space(documents: int, vector_rows: Sequence[int] | None = None) -> CachedSpace:
+def make_space(
+    documents: int, vector_rows: Sequence[int] | None = None, dimensions: int = DIMENSIONS
+) -> CachedSpace:
     rows = np.array(range(documents) if vector_rows is None else vector_rows, np.int64)
-    numbers = np.random.default_rng(7).normal(size=(len(rows), DIMENSIONS))
+    numbers = np.random.default_rng(7).normal(size=(len(rows), dimensions))
     vectors = normalize_rows(numbers.astype(np.float16))
     nothing = np.zeros(documents)
     table = CandidateTable(
@@ -147,6 +150,16 @@ async def test_a_space_that_did_not_fit_is_not_tried_at_once(clock: FakeTime) ->
 def test_without_memory_nothing_is_read() -> None:
     cache = SpaceCache(0)
     assert not any(cache.should_read(make_key("main")) for _ in range(100))
+
+
+async def test_two_spaces_of_a_thousand_documents_fit_beside_the_offline_model() -> None:
+    settings = MemorySettings()
+    assert settings.embedding_endpoint is None
+    cache = SpaceCache(settings.search_cache_bytes)
+    space = make_space(1_000, dimensions=OFFLINE_DIMENSIONS)
+    for name in ("first", "second"):
+        cache.put(make_key(name), space)
+        assert cache.find(make_key(name)) is space
 
 
 async def test_a_space_in_use_is_not_displaced(clock: FakeTime) -> None:
