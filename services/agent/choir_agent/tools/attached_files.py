@@ -77,7 +77,10 @@ def call_payload(tool: str, arguments: JsonObject, files: Sequence[DescribedFile
 def check_unchanged(
     path: str, content: bytes, approved_files: Sequence[AttachedFile] | None
 ) -> None:
-    """Raise ToolFailed if a file is not the shown one; `approved_files` is None if nothing was asked."""
+    """Raise ToolFailed if a file is not the one that was shown.
+
+    `approved_files` is None if nobody was asked.
+    """
     if approved_files is None:
         return
     sha256 = hashlib.sha256(content).hexdigest()
