@@ -137,6 +137,14 @@ def test_the_first_rule_that_fits_is_played() -> None:
     assert answer(user("Coffee"), score=score).text == "Pardon?"
 
 
+def test_a_part_of_a_result_is_found_before_a_remark_about_its_picture() -> None:
+    score = {"otherwise": [{"say": "It is {result.file.path}."}]}
+    result = json.dumps({"file": {"path": "a.png"}}) + '\n\n[Choir] "a.png": you cannot see it.'
+    assert (
+        answer(user("show"), *called("choir_fs_read", result), score=score).text == "It is a.png."
+    )
+
+
 def test_a_rule_for_a_tools_result_answers_it() -> None:
     score = {
         "rules": [

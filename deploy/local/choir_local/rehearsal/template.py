@@ -63,11 +63,11 @@ def _look_up(path: str, values: TemplateValues) -> JsonValue:
 
 
 def _parse(text: str, rest: list[str]) -> JsonValue:
-    """Parse a result as JSON if a part of it is requested."""
+    """Parse a result as JSON if a part of it is requested; remarks about its pictures may follow it."""
     if not rest:
         return text
     try:
-        parsed: JsonValue = json.loads(text)
+        parsed: JsonValue = json.JSONDecoder().raw_decode(text)[0]
     except ValueError:
         return None
     return parsed
