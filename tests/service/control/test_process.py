@@ -115,15 +115,17 @@ async def test_what_a_host_lacks_is_named_by_readyz_the_status_and_the_log(stopp
             details[:] = [part["detail"] for part in parts if part["name"] == "runtime"]
         return bool(details and details[0])
 
-    await until(named)
+    try:
+        await until(named)
+        status = (await stopped.get("/v1/status")).json()["parts"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, err = await asyncio.wait_for(process.communicate(), 60)
     lacks, _, limits = details[0].rpartition("; ")
     assert lacks.startswith(f"{HOST_LACKS}: mount and network namespaces (")
     assert "without the egress proxy" in lacks
     assert limits.startswith("tool calls are limited by ")
-    status = (await stopped.get("/v1/status")).json()["parts"]
     assert [part["detail"] for part in status if part["name"] == "runtime"] == details
-    process.send_signal(signal.SIGTERM)
-    _, err = await asyncio.wait_for(process.communicate(), 60)
     lines = [json.loads(line) for line in err.decode().splitlines()]
     (warning,) = [line for line in lines if line["message"].startswith("this host does not")]
     assert warning["level"] == "warning"
