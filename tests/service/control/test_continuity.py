@@ -29,27 +29,37 @@ Message = dict[str, Any]
 
 
 class RecordingModel:
-    """A model server that keeps each prompt of the edge lane, and refuses to sum anything up."""
+    """A model server that keeps each prompt of the edge lane, and refuses to summarise a session."""
 
     def __init__(self) -> None:
         self.prompts: list[list[Message]] = []
         self.hold: asyncio.Event | None = None
         """The model answers the edge lane only when this is set."""
         self.waiting = 0
+        self.rolling_summary: str | None = None
+        """The answer to a compaction; without it the model refuses those, too."""
 
     async def complete(self, request: Request) -> Response:
         messages: list[Message] = orjson.loads(await request.body())["messages"]
-        if lane_of(messages[0]["content"]) != "edge":
+        lane = lane_of(messages[0]["content"])
+        if lane == "compaction" and self.rolling_summary is not None:
+            delta = {"mode": "append", "summary_update": self.rolling_summary}
+            return _answer(orjson.dumps({"memory_delta": delta}).decode())
+        if lane != "edge":
             return Response(status_code=401)
         self.prompts.append(messages)
         if self.hold is not None:
             self.waiting += 1
             await self.hold.wait()
-        said = {"role": "assistant", "content": f"answer {len(self.prompts)}"}
-        choice = {"index": 0, "message": said, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
-        answer = {"id": "x", "model": "recorder", "choices": [choice], "usage": usage}
-        return Response(orjson.dumps(answer), media_type="application/json")
+        return _answer(f"answer {len(self.prompts)}")
+
+
+def _answer(text: str) -> Response:
+    said = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": said, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
+    answer = {"id": "x", "model": "recorder", "choices": [choice], "usage": usage}
+    return Response(orjson.dumps(answer), media_type="application/json")
 
 
 @contextlib.asynccontextmanager

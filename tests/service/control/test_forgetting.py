@@ -97,6 +97,32 @@ async def test_a_reset_asks_then_starts_again_without_what_was_said(
     assert await tables_with(home.database, "question 1") == []
 
 
+async def test_the_rolling_summary_survives_a_reset_and_is_in_the_next_prompt(
+    home: World, model: RecordingModel
+) -> None:
+    model.rolling_summary = "They spoke of the blue house."
+    for number in (1, 2, 3):
+        await ask(home, number)
+    (first,) = await sessions(home)
+    await home.say("/compact", "c1")
+    await until(lambda: is_compacted(home, first))
+    asked = await home.say("/reset", "r1")
+    assert "Reply yes" in asked.note
+    await home.say("yes", "r2")
+    await until(lambda: has_sessions(home, 2))
+    await pid_of(home)
+    await home.say("question 4", "u4")
+    await until(lambda: has_prompts(model, 4))
+    assert "question 4" in read(model) and "blue house" in read(model)
+    assert all(f"question {number}" not in read(model) for number in (1, 2, 3))
+    await until_erased(home, first)
+
+
+async def is_compacted(world: World, session_id: str) -> bool:
+    events = await world.get(f"/v1/sessions/{session_id}/events")
+    return '"memory_compacted"' in events.text
+
+
 async def has_sessions(world: World, count: int) -> bool:
     return len(await sessions(world)) >= count
 
