@@ -14,8 +14,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from choir_common.wire.config import ModelConfig
+from choir_common.wire.config import EmbeddingConfig, ModelConfig
 from choir_common.wire.memory_search import ALL_ARMS, Arm
+from choir_memory.settings import OFFLINE_MODEL
 from tests.eval.corpus import Space
 from tests.eval.dialogues import read_chat
 from tests.eval.formats import FORMATS, detect_format
@@ -186,7 +187,8 @@ async def main(arguments: argparse.Namespace) -> None:
     if arguments.join:
         spaces = [join_space(space) for space in spaces]
     console.print(f"{path.name} ({name}): {len(spaces)} spaces")
-    async with running_harness(_model(arguments)) as harness:
+    embedding = _embedding(arguments)
+    async with running_harness(_model(arguments), embedding) as harness:
         outcome = await evaluate(
             harness,
             spaces,
@@ -200,6 +202,7 @@ async def main(arguments: argparse.Namespace) -> None:
         "as_installed": arguments.as_installed,
         "misspelt": arguments.misspell,
         "joined": arguments.join,
+        "embedding": OFFLINE_MODEL if embedding is None else embedding.model,
         **outcome.as_json(),
     }
     show(figures)
@@ -212,6 +215,13 @@ def _model(arguments: argparse.Namespace) -> ModelConfig | None:
         return None
     endpoint, name = arguments.model
     return ModelConfig(model=name, endpoint=endpoint, secret="model", temperature=None)
+
+
+def _embedding(arguments: argparse.Namespace) -> EmbeddingConfig | None:
+    if arguments.embedding is None:
+        return None
+    endpoint, name, dimensions = arguments.embedding
+    return EmbeddingConfig(endpoint=endpoint, model=name, dimensions=int(dimensions))
 
 
 if __name__ == "__main__":
@@ -241,6 +251,12 @@ if __name__ == "__main__":
         nargs=2,
         metavar=("ENDPOINT", "NAME"),
         help="a language model that expands queries; its key is CHOIR_EVAL_MODEL_KEY",
+    )
+    parser.add_argument(
+        "--embedding",
+        nargs=3,
+        metavar=("ENDPOINT", "NAME", "DIMENSIONS"),
+        help="an embedding model of a provider; its key, if it needs one, is CHOIR_EVAL_EMBEDDING_KEY",
     )
     parser.add_argument("--out", type=Path, default=OUT)
     asyncio.run(main(parser.parse_args()))

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
-from choir_common.wire.config import MemoryConfig, ModelConfig
+from choir_common.wire.config import EmbeddingConfig, MemoryConfig, ModelConfig
 from choir_common.wire.memory_recall import ReadReminders, Reminders
 from choir_common.wire.memory_search import ALL_ARMS, Arm, EnsureSpace, MemoryHits, MemoryQuery
 from choir_common.wire.memory_sessions import (
@@ -37,6 +37,7 @@ PAGE = min(64, MAX_UNITS)
 MAX_ATTEMPTS = 20
 """Attempts per question: on a busy machine the service may skip an arm, and such a result is not used."""
 MODEL_KEY = "CHOIR_EVAL_MODEL_KEY"
+EMBEDDING_KEY = "CHOIR_EVAL_EMBEDDING_KEY"
 SLOW_DEADLINES = {"CHOIR_QUERY_EMBEDDING_DEADLINE_S": "8"}
 DEPTH = 50
 """Number of hits requested; the ranking of sessions needs more than ten."""
@@ -183,16 +184,23 @@ class Harness:
 
 
 @contextlib.asynccontextmanager
-async def running_harness(model: ModelConfig | None = None) -> AsyncIterator[Harness]:
-    """Start the servers and the service with its offline model; stop them after the block.
+async def running_harness(
+    model: ModelConfig | None = None, embedding: EmbeddingConfig | None = None
+) -> AsyncIterator[Harness]:
+    """Start the servers and the service; stop them after the block.
 
-    The service learns facts with the language `model` and expands queries with it, if there is one. Its key
-    is the environment's `CHOIR_EVAL_MODEL_KEY`.
+    The service embeds with the offline model, or with the provider's model of `embedding`. It learns facts
+    with the language `model` and expands queries with it, if there is one. Their keys are the environment's
+    `CHOIR_EVAL_EMBEDDING_KEY` and `CHOIR_EVAL_MODEL_KEY`.
     """
     async with running_postgres() as postgres, running_nats() as nats:
         async with Bus(nats.url, BUS_KEY, "eval") as bus:
             with make_directory() as root:
                 process = MemoryProcess(postgres.dsn, nats.url, bus, root, SLOW_DEADLINES)
+                if embedding is not None:
+                    process.secrets["embedding"] = embedding.model_dump(exclude_none=True)
+                    if key := os.environ.get(EMBEDDING_KEY):
+                        process.secrets["embedding_key"] = key
                 if model is not None:
                     process.secrets["model"] = json.loads(model.model_dump_json())
                     process.secrets["model_key"] = os.environ.get(MODEL_KEY, "none")

@@ -4,11 +4,14 @@ eval`."""
 from datetime import timedelta
 from pathlib import Path
 
+from choir_common.clients.memory import NatsMemoryClient
+from choir_common.wire.config import EmbeddingConfig
 from tests.eval.__main__ import evaluate
 from tests.eval.corpus import Question, Space, Unit
 from tests.eval.formats import LONG_AGO, read_jsonl
 from tests.eval.harness import MID_TERM, running_harness
 from tests.eval.measures import mean
+from tests.service.memory.provider import DIMENSIONS, ScriptedProvider
 
 DATA = Path("tests/eval/data")
 CHINESE_R5 = 0.96
@@ -49,6 +52,20 @@ async def test_as_installed_ends_and_promotes_sessions_and_finds_what_it_did_bef
     told = figures.as_json()
     assert told["turn_r5"] == told["mrr"] == 1.0, told
     assert told["promoted_sessions"] == 13 - MID_TERM
+
+
+async def test_a_providers_embedding_model_is_measured_if_it_is_named() -> None:
+    garden, _ = read_jsonl(DATA / "notes.jsonl")
+    async with ScriptedProvider() as provider:
+        named = EmbeddingConfig(model="scripted", dimensions=DIMENSIONS, endpoint=provider.url)
+        async with running_harness(embedding=named) as harness:
+            written = await harness.write(0, garden)
+            await harness.wait_for_vectors(lambda _: None, 120)
+            assert (await NatsMemoryClient(harness.bus).status()).embedder == "scripted"
+            answer = await harness.search(written, "How do they keep the deer out?", ("vector",))
+    assert answer.arms_used == ("vector",) and answer.hits
+    embedded = {text for batch in provider.batches for text in batch}
+    assert embedded.issuperset(unit.text for unit in garden.units)
 
 
 async def test_a_message_of_any_length_is_recorded_in_parts_and_counts_once() -> None:
