@@ -309,11 +309,11 @@ async def test_an_agents_answer_that_may_repeat_a_reminder_teaches_nothing(room:
     assert await extraction.run_agent("main") == 0 and model.asked == []
 
 
-async def test_a_find_that_shares_a_word_and_means_something_else_does_not_come(room: Room) -> None:
+async def test_a_note_that_shares_a_word_and_means_something_else_does_not_come(room: Room) -> None:
     asked, near, far = "kite?", "kite? kite? kite", "a kite of the old year sold to them"
     assert cosine(asked, near) > 0.8 and cosine(asked, far) < 0.3
-    for session, text in (("s1", near), ("s2", far)):
-        await remember(room, session, 0, text, origin="user", trust=70)
+    for text in (near, far):
+        await room.put(text)
     await embed_all(room)
     assert [one.text for one in await told(room, asked)] == [near]
 

@@ -15,6 +15,7 @@ from choir_memory.admin.forget import MemoryForgetter
 from choir_memory.facts.store import FactStore
 from choir_memory.schema.store import agent_transaction
 from tests.service.memory.conftest import Room
+from tests.service.memory.lived import remember
 from tests.service.memory.operators import make_operator
 from tests.service.memory.test_erase import add
 from tests.service.memory.test_reminders import told
@@ -313,11 +314,26 @@ async def test_what_was_ended_by_hand_is_no_rival_of_a_new_fact(room: Room) -> N
     assert ends[rome][2] == NOW
 
 
+async def test_without_a_floor_of_its_own_a_search_leaves_out_far_weaker_knowledge(
+    room: Room,
+) -> None:
+    await room.put("The walnut tree fell on the gate.")
+    await room.put("The gate is green.")
+    await embed_all(room)
+    (hit,) = (await room.ask("walnut tree gate", mode="text")).hits
+    assert hit.text == "The walnut tree fell on the gate."
+    assert len((await room.ask("walnut tree gate", mode="text", min_score=0)).hits) == 2
+    for position, text in enumerate(("The walnut tree fell on the gate.", "The gate is green.")):
+        await remember(room, "s", position, text, origin="user", trust=70)
+    said = await room.ask("walnut tree gate", mode="text", store="session")
+    assert len(said.hits) == 2, "a message may be answered by its neighbour"
+
+
 async def test_a_floor_leaves_out_weak_hits(room: Room) -> None:
     await room.put("The walnut tree fell on the gate.")
     await room.put("The gate is green.")
     await embed_all(room)
-    every = await room.ask("walnut tree gate", mode="text")
+    every = await room.ask("walnut tree gate", mode="text", min_score=0)
     assert len(every.hits) == 2 and every.hits[0].score > 0.5 > every.hits[1].score
     strong = await room.ask("walnut tree gate", mode="text", min_score=0.5, explain=True)
     assert [hit.document_id for hit in strong.hits] == [every.hits[0].document_id]

@@ -12,6 +12,12 @@ from choir_memory.text.clauses import MAX_CLAUSES, ClauseKind, clauses_to_search
         ("What did you recommend against the noise?", "own question"),
         ("Wo wohne ich?", "own question"),
         ("¿Dónde vivo yo?", "own question"),
+        ("¿Qué coche conduzco?", "own question"),
+        ("Was für ein Restaurant würde zu mir passen?", "own question"),
+        ("How do I like to be answered?", "own question"),
+        ("How do I boil an egg?", "other"),
+        ("Wie koche ich ein Ei?", "other"),
+        ("¿Qué coleccionan Marisol y Óscar?", "named question"),
         ("我住在哪裡？", "own question"),
         ("私はどこに住んでいますか。", "own question"),
         ("Where do Ruth and Dele have their bakeries?", "named question"),
@@ -36,6 +42,7 @@ def test_a_clause_is_about_the_user_names_somebody_or_neither(
         "Thanks, that was all I needed for now.",
         "Gute Nacht, bis morgen.",
         "晚安，明天見。",
+        "早安！你今天好嗎？",
     ],
 )
 def test_small_talk_needs_no_memory(message: str) -> None:

@@ -122,7 +122,8 @@ class MemoryQuery(WireModel):
     """Only documents whose metadata name one of these as `scope`, and those without a scope."""
     include: tuple[HiddenStatus, ...] = ()
     min_score: float | None = Field(default=None, ge=0, le=1)
-    """Minimum score of a hit: about the share of the query's information that it matches."""
+    """Minimum score of a hit: about the share of the query's information that it matches. Default: in
+    knowledge a part of the best hit's score, in sessions none; 0 returns weak hits, too."""
 
     limit: int | None = Field(default=None, ge=1, le=50)
     """Number of hits; 10 unless `budget_tokens` is set."""
@@ -169,6 +170,9 @@ class MemoryHit(WireModel):
     key: str | None
     text: str
     score: float
+    relevance: float = 0.0
+    """Similarity above the average of the store, and shared words; unlike the score, it can be compared
+    between searches."""
     arms: tuple[ArmScore, ...]
     created_at: AwareTime
     updated_at: AwareTime

@@ -17,7 +17,6 @@ from choir_common.wire.memory_recall import ReadReminders, Reminder, Reminders
 from choir_common.wire.memory_search import Kind, MemoryHit, MemoryQuery
 from choir_memory.documents.collections_store import list_collection_names
 from choir_memory.documents.model import TRUST
-from choir_memory.embedding.embedder import is_fluent, supports_language
 from choir_memory.facts.entities import entity_ids
 from choir_memory.facts.safety import weakens_safety
 from choir_memory.reminders.store import ReminderStore, Store
@@ -32,19 +31,16 @@ from choir_memory.text.tokens import document_tokens, query_terms
 MIN_TRUST = TRUST["agent"]
 """Users, the agent and documents an operator added; not pages, mail or tool output."""
 MIN_RELEVANCE: Mapping[ClauseKind, float] = {
-    "own question": 0.7,
-    "named question": 1.4,
-    "own statement": 1.6,
-    "other": 1.9,
+    "own question": 0.1,
+    "named question": 0.33,
+    "own statement": 0.4,
+    "other": 0.5,
 }
 """Relevance of the best hit, from which a clause brings anything up. The less likely a clause needs memory,
-the clearer the hit has to be (decision 51)."""
-MIN_SHARE_OF_BEST = 0.5
-"""Part of that relevance which further hits of the clause need."""
-COSINE_AND_TEXT_WEIGHTS = (3.0, 1.0)
-"""Relevance is a weighted sum of the cosine and of the share of the clause's information in the hit."""
-FOREIGN_WEIGHTS, WORDS_ONLY_WEIGHTS = (2.0, 2.0), (0.0, 3.0)
-"""The same where the model was not trained on the clause's language, and where vectors do not count."""
+the clearer the hit has to be (decision 75)."""
+MIN_SHARE_OF_BEST: Mapping[Store, float] = {"knowledge": 0.4, "session": 0.1}
+"""Part of that relevance which further hits of the clause need. A message may be answered by its neighbour; a
+note or a fact is complete by itself."""
 RULES_SHARE = 3
 """Rules may use a third of the budget, most frequent first."""
 MAX_RULES, MAX_ENTITY_FACTS, MAX_SEARCH_RESULTS = 20, 8, 10
@@ -74,17 +70,18 @@ class _SearchResults:
     """By document: False if a clause about somebody found it, which comes first."""
     receipts: list[str] = field(default_factory=list)
 
-    def add(self, clause: Clause, hits: Sequence[MemoryHit], model: str) -> None:
+    def add(self, clause: Clause, hits: Sequence[MemoryHit]) -> None:
         """Add the hits that are relevant to the clause."""
-        relevance = [_relevance(hit, clause.text, model) for hit in hits]
-        best = max(relevance, default=0.0)
+        best = max((hit.relevance for hit in hits), default=0.0)
         # who is named by the name of a speaker is known to memory
         is_known = any(arm.arm == "speaker" and arm.part > 0 for hit in hits for arm in hit.arms)
         kind = "own question" if is_known and clause.kind == "named question" else clause.kind
         if best < MIN_RELEVANCE[kind]:
             return
-        for hit, value in zip(hits, relevance, strict=True):
-            if value >= MIN_SHARE_OF_BEST * best and hit.document_id not in self.order:
+        for hit in hits:
+            # only documents of sessions have a tier
+            share = MIN_SHARE_OF_BEST["session" if hit.tier else "knowledge"]
+            if hit.relevance >= share * best and hit.document_id not in self.order:
                 self.order[hit.document_id] = kind == "other"
                 self.hits.append(hit)
 
@@ -146,7 +143,7 @@ class ReminderService:
             answers = await asyncio.gather(*(self.search.query(query) for query in queries))
             results.receipts += [answer.receipt_id for answer in answers if answer.receipt_id]
             hits = [hit for answer in answers for hit in answer.hits]
-            results.add(clause, hits, self.search.embedders.name)
+            results.add(clause, hits)
         results.hits.sort(key=lambda hit: (results.order[hit.document_id], -hit.score))
         return results
 
@@ -217,20 +214,6 @@ def _queries(
             scopes=request.scopes,
             tags=request.tags,
         )
-
-
-def _relevance(hit: MemoryHit, clause: str, model: str) -> float:
-    arms = {arm.arm: arm for arm in hit.arms}
-    vector_arm, text_arm = arms.get("vector"), arms.get("text")
-    text = 0.0 if text_arm is None else text_arm.part
-    if vector_arm is None or not supports_language(model, clause):
-        # without a vector a hit must have matched by its own words
-        weights, cosine = WORDS_ONLY_WEIGHTS, 0.0
-        text = text if text_arm is not None and text_arm.rank > 0 else 0.0
-    else:
-        weights = COSINE_AND_TEXT_WEIGHTS if is_fluent(model, clause) else FOREIGN_WEIGHTS
-        cosine = vector_arm.score
-    return weights[0] * cosine + weights[1] * text
 
 
 def _relevant_collections(

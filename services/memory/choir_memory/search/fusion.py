@@ -31,6 +31,7 @@ import numpy.typing as npt
 from choir_common.wire.memory_search import Arm
 from choir_memory.search.candidates import ArmResult, CandidateTable
 from choir_memory.search.neighbourhood import Floats, RowNumbers
+from choir_memory.search.relevance import average_similarity, estimate_relevance, find_split_pairs
 from choir_memory.text.dates import QueriedTime
 from choir_memory.text.questions import find_named_speakers
 
@@ -126,6 +127,8 @@ class RankedDocument:
     document_id: UUID
     score: float
     arms: Mapping[Arm, ArmContribution]
+    relevance: float = 0.0
+    """Comparable between searches, unlike the score: see `search.relevance`."""
 
 
 MATCHING_ARMS: tuple[Arm, ...] = ("text", "typo", "expansion")
@@ -143,15 +146,19 @@ def rank(
     vector."""
     if not material.ids:
         return []
-    parts, scores = _Scoring(question, material, arms).score()
+    scoring = _Scoring(question, material, arms)
+    parts, scores = scoring.score()
     is_match = (parts["vector"] > 0) | (material.cosines > 0)
     for arm in MATCHING_ARMS:
         is_match |= parts[arm] > 0
     rows = material.top_rows(np.flatnonzero(material.eligible & is_match), scores, limit)
     contributions = _arm_contributions(material, rows, parts, lists)
+    relevances = scoring.relevances(rows, parts).tolist()
     return [
-        RankedDocument(material.ids[row], score, by_arm)
-        for row, score, by_arm in zip(rows, scores[rows].tolist(), contributions, strict=True)
+        RankedDocument(material.ids[row], score, by_arm, relevance)
+        for row, score, by_arm, relevance in zip(
+            rows, scores[rows].tolist(), contributions, relevances, strict=True
+        )
     ]
 
 
@@ -178,6 +185,24 @@ class _Scoring:
         scores = scores + parts["role"]
         parts["window"] = self._diffused(scores)
         return parts, scores + parts["window"]
+
+    def relevances(self, rows: Sequence[int], parts: Mapping[Arm, Floats]) -> Floats:
+        """Return the relevance of these rows."""
+        question, cosines = self._question, self._material.cosines[rows]
+        if not question.readable:
+            cosines = np.full(len(rows), np.nan)
+        text = (
+            parts["text"][rows] * self._total / max(self._total - self._split_information(), 1e-6)
+        )
+        matches: npt.NDArray[np.bool_] = np.any(self._own[rows] > 0, axis=1)
+        documents = max(question.documents, len(self._material.ids))
+        average = average_similarity(question.mean_cosine, documents)
+        return estimate_relevance(cosines, average, text, matches) + parts["time"][rows]
+
+    def _split_information(self) -> float:
+        """Return the information of pairs of characters that span two words of the query."""
+        split = find_split_pairs(self._question.terms, self._question.counts)
+        return float(self._information[split].sum())
 
     def _own_parts(self) -> dict[Arm, Floats]:
         trust = 1.0 if self._question.readable or not self._own.any() else 0.0

@@ -25,6 +25,7 @@ def build_hit(
         key=document.key,
         text=selected_hit.text,
         score=round(ranked_document.score, SCORE_DIGITS),
+        relevance=round(ranked_document.relevance, SCORE_DIGITS),
         arms=_arm_scores(ranked_document),
         created_at=document.created_at,
         updated_at=document.updated_at,

@@ -77,6 +77,9 @@ MAX_QUERY_TERMS = 64
 """Maximum terms of a query; of a pasted page the longest ones are used."""
 MAX_RANKED = 1_000
 """Maximum hits ranked while duplicates are merged; more repetitions than that fill any response."""
+KNOWLEDGE_FLOOR = 0.15
+"""Part of the best hit's score that further hits of knowledge need by default: a note or a fact is complete
+by itself, so a much weaker one is about something else. A message may be answered by its neighbour."""
 RECEIPT_DELAY_S = 0.2
 """Seconds after which a receipt of another replica's search is stored, if its database is available."""
 
@@ -350,9 +353,8 @@ class SearchService:
             clauses=_clauses(query),
         )
         ranking = rank(question, result.material, result.lists, query.arms, limit)
-        if query.min_score is None:
-            return ranking
-        return [document for document in ranking if document.score >= query.min_score]
+        floor = _default_floor(query, ranking) if query.min_score is None else query.min_score
+        return [document for document in ranking if floor is None or document.score >= floor]
 
     def _answer(self, search: _SearchState) -> MemoryHits:
         by_id = {ranked_document.document_id: ranked_document for ranked_document in search.ranking}
@@ -409,6 +411,13 @@ class SearchService:
             self.database, agent_id, plan_once=True, local_settings=settings
         ) as connection:
             yield connection
+
+
+def _default_floor(query: MemoryQuery, ranking: Sequence[RankedDocument]) -> float | None:
+    """Return the score below which hits are left out by default; None for all."""
+    if query.store != "knowledge" or not ranking or ranking[0].score <= 0:
+        return None
+    return KNOWLEDGE_FLOOR * ranking[0].score
 
 
 def _arm_depth(query: MemoryQuery) -> int:

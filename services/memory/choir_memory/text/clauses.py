@@ -22,7 +22,7 @@ ClauseKind = Literal["own question", "named question", "own statement", "other"]
 """Most likely to need memory first: a question about the user or the agent, a question that names somebody,
 a statement about the user, anything else."""
 _ORDER: tuple[ClauseKind, ...] = ("own question", "named question", "own statement", "other")
-MAX_CLAUSES = 4
+MAX_CLAUSES = 8
 """Clauses of a message that are searched; each costs a search."""
 MIN_QUESTION_SHARE = 0.5
 
@@ -36,12 +36,16 @@ _OWN: dict[Language, re.Pattern[str]] = {
     ),
     "de": re.compile(
         r"\b(?:ich(?! (?:brauche|möchte|würde|will|suche|hätte)\b)|mich|mein(?:e[mnrs]?)?(?! frage)|wir"
-        r"|unser(?:e[mnrs]?)?|uns)\b",
+        r"|unser(?:e[mnrs]?)?|uns|(?:mit|zu|von|bei) mir)\b",
         re.IGNORECASE,
     ),
     "es": re.compile(
-        r"\b(?:yo|mis?(?! preguntas?)|mí|nuestr[oa]s?|nos|me(?! (?:ayudas?|puedes?|das|gustaría)\b)"
-        r"|(?!qué\b|así\b|aquí\b|allí\b|café\b)\w{3,}[íé])\b",
+        r"\b(?:yo|tengo|soy|estoy|mis?(?! preguntas?)|mí|nuestr[oa]s?|nos"
+        r"|me(?! (?:ayudas?|puedes?|das|gustaría)\b)"
+        r"|(?!qué\b|así\b|aquí\b|allí\b|café\b)\w{3,}[íé])\b"
+        # "¿Qué coche conduzco?", "¿Dónde vivo?": verbs in -o, behind no word that makes them nouns
+        r"|¿(?:qué|dónde|cuándo|cómo|cuánto) \w{2,}o\b"
+        r"|¿(?:\w+ ){1,3}(?<!\b(?:el|lo|un|al|de|en|es) )(?<!\b(?:del|con) )\w{2,}o\?$",
         re.IGNORECASE,
     ),
 }
@@ -49,13 +53,19 @@ _OWN: dict[Language, re.Pattern[str]] = {
 _OWN_UNSPACED = re.compile(
     "(?<![幫帮給给跟])[我咱](?!需要|想要|的問題|的问题)|私(?!の質問)|僕|俺|自分|うちの"
 )
+_HOW_TO = re.compile(
+    r"^(?:and |but |so )?how (?:do|can|could|should|would) i (?!like|prefer|want|feel)"
+    r"|^wie (?:kann|soll|muss|koche|mache|bekomme|schreibe) ich\b",
+    re.IGNORECASE,
+)
+"""Questions for instructions: about a task, not about the user."""
 _NAME = re.compile(r"(?<=[^\W\d_] )[A-ZÄÖÜÁÉÍÓÚ][\w’'-]+")
 _SMALL_TALK_TEXTS = """
 good morning evening afternoon night thanks thank hello hi hey bye today tomorrow great okay ok now
 yes sure sense need all see
 guten gute morgen abend nacht danke hallo heute bis geht gut
 buenos buenas dias tardes noches gracias hola hoy mañana vale ahora hasta todo
-早安 晚安 明天 今天 謝謝 谢谢 你好 明天見
+早安 晚安 明天 今天 今天好 謝謝 谢谢 你好 明天見
 おはようございます こんにちは ありがとう、今のところはこれで十分です ありがとうございます
 今日の調子はどうですか おやすみなさい、また明日
 """
@@ -91,12 +101,18 @@ def clauses_to_search(message: str) -> list[Clause]:
 def _kind(text: str) -> ClauseKind:
     asks = question_share(text) > MIN_QUESTION_SHARE
     language = detect_language(text)
-    if asks_agent(text) or _OWN[language].search(text) or _OWN_UNSPACED.search(text):
+    if asks_agent(text) or _is_own(text, language):
         return "own question" if asks else "own statement"
     # in German every noun has a capital
-    if asks and language == "en" and _NAME.search(text):
+    if asks and language != "de" and _NAME.search(text):
         return "named question"
     return "other"
+
+
+def _is_own(text: str, language: Language) -> bool:
+    if _HOW_TO.match(text):
+        return False
+    return bool(_OWN[language].search(text) or _OWN_UNSPACED.search(text))
 
 
 def _is_small_talk(text: str) -> bool:

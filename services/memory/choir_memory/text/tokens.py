@@ -41,6 +41,11 @@ def query_terms(text: str) -> list[str]:
     return list(dict.fromkeys(tokens))
 
 
+def is_pair(term: str) -> bool:
+    """Return whether a search token is a pair of characters of a script without spaces."""
+    return len(term) == 2 and _UNSPACED_START.match(term) is not None
+
+
 def tsvector(tokens: list[str]) -> str:
     """Return tokens in Postgres' text form of a tsvector, with positions: `'word':1,5 'other':2`."""
     places: dict[str, list[int]] = {}

@@ -74,7 +74,7 @@ PROPERTIES: JsonObject = {
         "type": "array",
         "items": {"type": "string", "enum": ["held", "retired", "expired"]},
     },
-    "min_score": {"type": "number", "description": "0.5: relevant"},
+    "min_score": {"type": "number", "description": "0.5: relevant, 0: all"},
     "context": {"type": "boolean"},
     "after": {"type": "integer", "minimum": 0},
     "target_agent": {"type": "string", "pattern": NAME_PATTERN},
