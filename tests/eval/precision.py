@@ -133,7 +133,7 @@ async def _write(memory: NatsMemoryClient, number: int, space: PrecisionSpace) -
     key_of = {}
     for document in space.documents:
         days = document.ended_days_ago
-        written = await memory.upsert(
+        result = await memory.upsert(
             MemoryUpsert(
                 agent_id=agent_id,
                 call_id=document.key,
@@ -145,7 +145,7 @@ async def _write(memory: NatsMemoryClient, number: int, space: PrecisionSpace) -
                 valid_to=None if days is None else now - timedelta(days=days),
             )
         )
-        key_of[str(written.document_id)] = document.key
+        key_of[str(result.document_id)] = document.key
     return key_of
 
 
@@ -174,11 +174,11 @@ async def _run(
             deadline_ms=DEADLINE_MS,
         )
     )
-    found = tuple(key_of[hit.document_id] for hit in hits.hits)
-    reminded = tuple(key_of[one.document_id] for one in reminders.reminders)
+    hit_keys = tuple(key_of[hit.document_id] for hit in hits.hits)
+    reminder_keys = tuple(key_of[one.document_id] for one in reminders.reminders)
     return [
-        PrecisionOutcome(language, case, "query", found),
-        PrecisionOutcome(language, case, "reminders", reminded),
+        PrecisionOutcome(language, case, "query", hit_keys),
+        PrecisionOutcome(language, case, "reminders", reminder_keys),
     ]
 
 

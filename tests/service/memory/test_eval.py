@@ -56,10 +56,10 @@ async def test_dialogues_with_an_assistant_are_found_and_small_talk_brings_no_re
         written = await harness.write(0, english)
         await harness.wait_for_vectors(lambda _: None, 120)
         measured = mean(await harness.measure(written))
-        reminded = await harness.measure_reminders(written, read_chat(dialogues))
+        reminders = await harness.measure_reminders(written, read_chat(dialogues))
     assert measured.turn_r10 >= DIALOGUE_R10 and measured.mrr >= DIALOGUE_MRR, measured
-    assert reminded.long_message >= DIALOGUE_REMINDED, reminded
-    assert reminded.false_reminders <= FALSE_REMINDERS, reminded
+    assert reminders.long_message >= DIALOGUE_REMINDED, reminders
+    assert reminders.false_reminders <= FALSE_REMINDERS, reminders
 
 
 async def test_each_arm_can_be_taken_away_and_none_is_for_show() -> None:
@@ -90,8 +90,8 @@ async def test_as_installed_ends_and_promotes_sessions_and_finds_what_it_did_bef
 async def test_a_providers_embedding_model_is_measured_if_it_is_named() -> None:
     garden, _ = read_jsonl(DATA / "notes.jsonl")
     async with ScriptedProvider() as provider:
-        named = EmbeddingConfig(model="scripted", dimensions=DIMENSIONS, endpoint=provider.url)
-        async with running_harness(embedding=named) as harness:
+        embedding = EmbeddingConfig(model="scripted", dimensions=DIMENSIONS, endpoint=provider.url)
+        async with running_harness(embedding=embedding) as harness:
             written = await harness.write(0, garden)
             await harness.wait_for_vectors(lambda _: None, 120)
             assert (await NatsMemoryClient(harness.bus).status()).embedder == "scripted"

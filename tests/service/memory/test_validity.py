@@ -325,8 +325,8 @@ async def test_without_a_floor_of_its_own_a_search_leaves_out_far_weaker_knowled
     assert len((await room.ask("walnut tree gate", mode="text", min_score=0)).hits) == 2
     for position, text in enumerate(("The walnut tree fell on the gate.", "The gate is green.")):
         await remember(room, "s", position, text, origin="user", trust=70)
-    said = await room.ask("walnut tree gate", mode="text", store="session")
-    assert len(said.hits) == 2, "a message may be answered by its neighbour"
+    messages = await room.ask("walnut tree gate", mode="text", store="session")
+    assert len(messages.hits) == 2, "a message may be answered by its neighbour"
 
 
 async def test_a_floor_leaves_out_weak_hits(room: Room) -> None:
