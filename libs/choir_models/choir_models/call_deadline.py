@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from choir_models.model import ModelFailed
+from choir_models.model import UNKNOWN_OUTPUT, ModelFailed
 
 MAX_CALL_S = 1_800.0
 """Longest duration of a call, unless `timeout_ms` is longer: a response may trickle without limit."""
@@ -30,9 +30,13 @@ async def call_deadline(timeout_s: float) -> AsyncGenerator[None]:
         if not deadline.expired():
             raise
         message = f"the provider's answer was not complete after {limit_s:g} s"
-        raise ModelFailed(message, cause="timeout") from error
+        raise ModelFailed(message, cause="timeout", spent=UNKNOWN_OUTPUT) from error
 
 
 def silence_failure(timeout_s: float) -> ModelFailed:
-    """Return the failure of a call whose provider sent nothing for `timeout_s`."""
-    return ModelFailed(f"the provider sent nothing for {timeout_s:g} s", cause="timeout")
+    """Return the failure of a call whose provider sent nothing for `timeout_s`.
+
+    The provider had the request, and may bill it.
+    """
+    message = f"the provider sent nothing for {timeout_s:g} s"
+    return ModelFailed(message, cause="timeout", spent=UNKNOWN_OUTPUT)

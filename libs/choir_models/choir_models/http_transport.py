@@ -11,7 +11,7 @@ import httpx2
 from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_models.call_deadline import silence_failure
-from choir_models.model import ModelFailed, NoModelResponse
+from choir_models.model import UNKNOWN_OUTPUT, ModelFailed, NoModelResponse
 from choir_models.provider_errors import shorten
 
 MAX_BODY = 16 << 20
@@ -27,21 +27,32 @@ class ResponseTooLarge(httpx2.TransportError):
     """The response exceeds MAX_BODY or is not valid gzip."""
 
 
+class CutResponse(httpx2.TransportError):
+    """The connection ended within a whole response, which the provider sends after its end and bills."""
+
+
 class _LimitedStream(httpx2.AsyncByteStream):
     """Response bytes, unpacked with a size limit because compressed data can expand without bound."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, *, is_packed: bool) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, *, is_packed: bool, is_whole: bool) -> None:
+        """`is_whole`: the response is an answer that is not streamed."""
         self._stream = stream
+        self._is_whole = is_whole
         self._unpacker = zlib.decompressobj(GZIP) if is_packed else None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
-        async for chunk in self._stream:
-            for part in self._unpacked(chunk):
-                size += len(part)
-                if size > MAX_BODY:
-                    raise ResponseTooLarge(f"its response exceeds {MAX_BODY >> 20} MB")
-                yield part
+        try:
+            async for chunk in self._stream:
+                for part in self._unpacked(chunk):
+                    size += len(part)
+                    if size > MAX_BODY:
+                        raise ResponseTooLarge(f"its response exceeds {MAX_BODY >> 20} MB")
+                    yield part
+        except (httpx2.NetworkError, httpx2.ProtocolError) as error:
+            if not self._is_whole:
+                raise
+            raise CutResponse(str(error)) from error
 
     def _unpacked(self, chunk: bytes) -> Iterator[bytes]:
         if self._unpacker is None:
@@ -73,7 +84,12 @@ class _Transport(httpx2.AsyncBaseTransport):
         response = await self._inner.handle_async_request(request)
         encoding = response.headers.pop("content-encoding", "identity").lower()
         if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _LimitedStream(response.stream, is_packed=encoding == "gzip")
+            is_stream = "event-stream" in response.headers.get("content-type", "")
+            response.stream = _LimitedStream(
+                response.stream,
+                is_packed=encoding == "gzip",
+                is_whole=response.is_success and not is_stream,
+            )
         return response
 
 
@@ -108,5 +124,6 @@ def connection_failure(error: BaseException, timeout_s: float, api_key: str | No
     reason = str(error) or type(error).__name__
     message = shorten(f"the connection to the provider failed: {reason}", api_key)
     if isinstance(error, ResponseTooLarge):
-        return ModelFailed(message, cause="format")
-    return NoModelResponse(message, cause="connection")
+        return ModelFailed(message, cause="format", spent=UNKNOWN_OUTPUT)
+    spent = UNKNOWN_OUTPUT if isinstance(error, CutResponse) else None
+    return NoModelResponse(message, cause="connection", spent=spent)

@@ -37,9 +37,12 @@ class ModelFailed(ChoirError):
         *,
         cause: FailureCause = "provider",
         retry_after_s: float | None = None,
+        spent: "Completion | None" = None,
     ) -> None:
+        """`spent`: the unusable output that the provider bills, with its counts as far as they are known."""
         super().__init__(message, retry_after_s=retry_after_s)
         self.cause = cause
+        self.spent = spent
 
 
 class ContextOverflow(ModelFailed):
@@ -76,6 +79,8 @@ class Prompt:
     without: frozenset[str] = frozenset()
     """Optional parameters that the model refused, by their names in a request; an adapter omits those that it
     adds by itself."""
+    is_limited: bool = False
+    """Whether money was reserved for the limit of the output, so that it must not be omitted."""
 
     def omitting(self, names: frozenset[str]) -> "Prompt":
         """Return the prompt without these parameters of the request, too."""
@@ -88,12 +93,18 @@ class OutputListener(Protocol):
     def add_text(self, text: str) -> None:
         """Receive the next part of the text; must return at once."""
 
+    def add_hidden(self, characters: int) -> None:
+        """Receive the length of a part of the output that is no text: thoughts, calls of tools."""
+
     def restart(self) -> None:
         """Discard what was received: the call is made again."""
 
 
 class _Silent:
     def add_text(self, text: str) -> None:
+        pass
+
+    def add_hidden(self, characters: int) -> None:
         pass
 
     def restart(self) -> None:
@@ -147,6 +158,10 @@ class Completion:
     """Whether the provider counted the tokens; otherwise they are Choir's estimate."""
     fields: JsonObject = field(default_factory=dict)
     """Other fields that the provider sent with the message."""
+
+
+UNKNOWN_OUTPUT = Completion("", (), "", "error", 0, 0, 0.0, are_counted=False)
+"""An output that the provider bills, and that did not arrive."""
 
 
 class ChatModel(Protocol):

@@ -37,6 +37,9 @@ class Recorder:
     def add_text(self, text: str) -> None:
         self.texts.append(text)
 
+    def add_hidden(self, characters: int) -> None:
+        """Nothing to record."""
+
     def restart(self) -> None:
         self.texts.clear()
 

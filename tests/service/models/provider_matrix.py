@@ -96,6 +96,9 @@ class Recorder:
         self.parts.append(text)
         self.first_part.set()
 
+    def add_hidden(self, characters: int) -> None:
+        """Nothing to record."""
+
     def restart(self) -> None:
         self.parts.clear()
 

@@ -65,6 +65,9 @@ class Recorder:
         self.parts.append(text)
         self.first.set()
 
+    def add_hidden(self, characters: int) -> None:
+        """Nothing to record."""
+
     def restart(self) -> None:
         self.parts.clear()
 

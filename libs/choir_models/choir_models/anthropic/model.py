@@ -31,6 +31,7 @@ from choir_models.model import (
     Prompt,
     model_id,
 )
+from choir_models.output_limits import token_count
 
 MAX_PAUSES = 5
 UNBOUND_THINKING = "bound to a different conversation"
@@ -155,6 +156,11 @@ async def _complete(call: _Call, request: JsonObject) -> ReceivedMessage:
         messages = request["messages"]
         sent = messages if isinstance(messages, list) else []
         paused: JsonObject = {"role": "assistant", "content": [*message.content]}
-        then = await call.send({**request, "messages": [*sent, paused]})
+        # The limit is that of the whole output.
+        rest_limit = token_count(request["max_tokens"]) - token_count(
+            message.usage.get("output_tokens")
+        )
+        rest: JsonObject = {"messages": [*sent, paused], "max_tokens": max(rest_limit, 1)}
+        then = await call.send({**request, **rest})
         message = join_messages(message, then)
     return message

@@ -10,10 +10,9 @@ from choir_common.wire.model import JsonObject
 from choir_models.anthropic.content import text_blocks
 from choir_models.anthropic.conversation import Conversation, read_message
 from choir_models.cache_points import cache_mark, cache_points, cache_ttl
+from choir_models.completion_limits import request_limit
 from choir_models.model import Prompt
 
-MAX_TOKENS = 32_000
-"""Limit of an output without a configured one, which all current models accept; the API requires a limit."""
 JSON_ONLY = "Answer with one JSON object and nothing else: no remarks, no code fence."
 DROP_UNBOUND_THINKING: JsonObject = {"prefix_mismatch_behavior": "drop_block"}
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
@@ -31,8 +30,8 @@ def render_request(
     conversation = _translate(settings, prompt)
     body: JsonObject = {
         "model": settings.model,
-        "max_tokens": settings.max_completion_tokens
-        or MAX_TOKENS + (settings.thinking_budget or 0),
+        # The API requires a limit.
+        "max_tokens": request_limit(settings),
         **_thinking(settings),
         # The operator's request template may override the fields above.
         **settings.request.body_fields(),

@@ -67,7 +67,6 @@ def _sum_counts(first: JsonObject, then: JsonObject) -> JsonObject:
 
 def read_response(message: ReceivedMessage, asked_model: str, duration_ms: float) -> Completion:
     """Return the completion; raises ModelFailed for a refusal and ContextOverflow for a full context."""
-    _raise_for_stop(message)
     finish = str(message.stop_reason or "end_turn")
     uses = [block for block in message.content if block.get("type") == "tool_use"]
     usage = message.usage
@@ -75,7 +74,7 @@ def read_response(message: ReceivedMessage, asked_model: str, duration_ms: float
     writes = token_count(usage.get("cache_creation_input_tokens"))
     lifetimes = _details(usage, "cache_creation")
     reasoning = _details(usage, "output_tokens_details").get("thinking_tokens")
-    return Completion(
+    completion = Completion(
         text=text_with_notes(
             message_text(message.content), calls=len(uses), is_cut=finish == "max_tokens"
         ),
@@ -92,6 +91,8 @@ def read_response(message: ReceivedMessage, asked_model: str, duration_ms: float
         reasoning_tokens=token_count(reasoning),
         fields=_native_fields(message.content),
     )
+    _raise_for_stop(message, completion)
+    return completion
 
 
 def _details(usage: JsonObject, name: str) -> JsonObject:
@@ -114,17 +115,20 @@ def separator(text: str, previous: JsonValue) -> str:
     return "\n\n" if text and previous != "text" else ""
 
 
-def _raise_for_stop(message: ReceivedMessage) -> None:
+def _raise_for_stop(message: ReceivedMessage, spent: Completion) -> None:
+    """Raise the failure of a message that is no answer; the provider bills it."""
     match message.stop_reason:
         case "refusal":
             details = message.stop_details
             why = details.get("explanation") if isinstance(details, dict) else None
             text = "the model refused to answer" + (f": {why}" if why else "")
-            raise ModelFailed(shorten(text), cause="filter")
+            raise ModelFailed(shorten(text), cause="filter", spent=spent)
         case "model_context_window_exceeded":
-            raise ContextOverflow("the answer exceeds the model's context window", cause="too_long")
+            text = "the answer exceeds the model's context window"
+            raise ContextOverflow(text, cause="too_long", spent=spent)
         case "pause_turn":
-            raise ModelFailed("the provider paused the answer again and again", cause="format")
+            text = "the provider paused the answer again and again"
+            raise ModelFailed(text, cause="format", spent=spent)
 
 
 def _proposed(use: JsonObject) -> ProposedCall:

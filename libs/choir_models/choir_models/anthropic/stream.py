@@ -60,6 +60,8 @@ class StreamedMessage:
     def _start_block(self, at: int, block: JsonObject) -> None:
         previous = self._blocks[max(self._blocks)].get("type") if self._blocks else None
         self._blocks[at] = block
+        # A block may be encrypted: its start is all that is seen of it.
+        self._listener.add_hidden(1)
         if block.get("type") == "text":
             self._show(separator("text" if self._has_text else "", previous))
             self._show(str(block.get("text", "")))
@@ -73,8 +75,10 @@ class StreamedMessage:
                 self._show(text)
             case {"type": "input_json_delta", "partial_json": str(part)}:
                 block["input"] = str(block.get("input", "")) + part
+                self._listener.add_hidden(len(part))
             case {"type": "thinking_delta", "thinking": str(thinking)}:
                 block["thinking"] = str(block.get("thinking", "")) + thinking
+                self._listener.add_hidden(len(thinking))
             case {"type": "signature_delta", "signature": str(signature)}:
                 block["signature"] = signature
             case {"type": "citations_delta", "citation": citation}:

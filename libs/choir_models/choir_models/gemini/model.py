@@ -11,7 +11,7 @@ from choir_common.wire.config import ModelConfig
 from choir_common.wire.model import JsonObject
 from choir_models.call_deadline import call_deadline
 from choir_models.client_pool import ClientPool
-from choir_models.gemini.request_codec import render_request
+from choir_models.gemini.request_codec import continued_request, render_request
 from choir_models.gemini.response_codec import GeminiResponse
 from choir_models.model import NO_LISTENER, Completion, OutputListener, Prompt
 
@@ -67,8 +67,8 @@ class GeminiModel:
             async with call_deadline(settings.timeout_ms / 1000):
                 await self._receive(client, settings, body, listener, response)
                 while token := response.take_continuation():
-                    body["continuationToken"] = token
-                    await self._receive(client, settings, body, listener, response)
+                    request = continued_request(body, token, response.written_tokens)
+                    await self._receive(client, settings, request, listener, response)
             return response.completion(settings.model, (time.perf_counter() - began) * 1000)
 
     async def close(self) -> None:
@@ -90,6 +90,9 @@ class GeminiModel:
         stream = client.stream(settings.model, body, timeout_s, headers)
         async with aclosing(stream) as chunks:
             async for chunk in chunks:
+                hidden = response.hidden_characters
                 text = response.add(chunk)
                 if text:
                     listener.add_text(text)
+                if response.hidden_characters > hidden:
+                    listener.add_hidden(response.hidden_characters - hidden)

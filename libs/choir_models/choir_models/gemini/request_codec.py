@@ -41,6 +41,17 @@ def render_request(settings: ModelConfig, prompt: Prompt) -> JsonObject:
     return body
 
 
+def continued_request(body: JsonObject, token: str, written_tokens: int) -> JsonObject:
+    """Return the request for the rest of an output; its limit is that of the whole output."""
+    request: JsonObject = {**body, "continuationToken": token}
+    config = body.get("generationConfig")
+    limit = config.get("maxOutputTokens") if isinstance(config, dict) else None
+    if isinstance(config, dict) and isinstance(limit, int):
+        rest_limit = max(limit - written_tokens, 1)
+        request["generationConfig"] = {**config, "maxOutputTokens": rest_limit}
+    return request
+
+
 def _has_thinking_levels(model: str) -> bool:
     name = model.rpartition("/")[2]
     return not name.startswith(("gemini-1", "gemini-2"))

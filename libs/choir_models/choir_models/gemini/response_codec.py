@@ -43,6 +43,8 @@ class GeminiResponse:
         self._model = ""
         self._token = ""
         self._earlier_usage: list[JsonObject] = []
+        self.hidden_characters = 0
+        """The length of the output that is no text for the user: thoughts, calls."""
 
     def add(self, chunk: bytes | str) -> str:
         """Add a chunk and return its text for the user; raises ModelFailed if it is not Gemini's."""
@@ -64,6 +66,7 @@ class GeminiResponse:
         )
         for part in added:
             self._append(part)
+            self.hidden_characters += _hidden_length(part)
         return "".join(map(_visible_text, added))
 
     def take_continuation(self) -> str:
@@ -76,9 +79,13 @@ class GeminiResponse:
             self._finish, self._usage = "", {}
         return token
 
+    @property
+    def written_tokens(self) -> int:
+        """The tokens of the output so far, with its thoughts."""
+        return self._tokens("candidatesTokenCount") + self._tokens("thoughtsTokenCount")
+
     def completion(self, asked_model: str, duration_ms: float) -> Completion:
         """Return the whole output; raises ModelFailed if it was blocked or is missing."""
-        self._check()
         calls = [_object(part, "functionCall") for part in self._parts if "functionCall" in part]
         proposed = [_proposed(call) for call in calls[:MAX_CALLS]]
         fields = native_fields("gemini", self._parts) if any(map(_is_special, self._parts)) else {}
@@ -88,14 +95,14 @@ class GeminiResponse:
         is_cut = self._finish in CUT_REASONS
         text = "".join(map(_visible_text, self._parts))
         thoughts = self._tokens("thoughtsTokenCount")
-        return Completion(
+        completion = Completion(
             text=text_with_notes(text, calls=max(len(calls), len(proposed)), is_cut=is_cut),
             calls=tuple(proposed),
             model=self._model or asked_model,
             finish_reason="length" if is_cut else "tool_calls" if proposed else "stop",
             prompt_tokens=self._tokens("promptTokenCount")
             + self._tokens("toolUsePromptTokenCount"),
-            completion_tokens=self._tokens("candidatesTokenCount") + thoughts,
+            completion_tokens=self.written_tokens,
             duration_ms=round(duration_ms, 3),
             cached_tokens=self._tokens("cachedContentTokenCount"),
             reasoning_tokens=thoughts,
@@ -104,6 +111,8 @@ class GeminiResponse:
             image_tokens=self._fresh_tokens("IMAGE"),
             fields=fields,
         )
+        self._check(completion)
+        return completion
 
     def _tokens(self, name: str) -> int:
         """Return a count of the usage; each request of a continued response is charged."""
@@ -134,23 +143,28 @@ class GeminiResponse:
         else:
             self._parts.append(part)
 
-    def _check(self) -> None:
+    def _check(self, spent: Completion) -> None:
+        """Raise the failure of a response that is no answer; the provider bills what it has counted."""
         if not self._has_candidate:
             if self._block:
                 message = f"the provider's content filter blocked the prompt ({self._block})"
-                raise ModelFailed(message, cause="filter")
-            raise ModelFailed("the provider's response contains no candidate", cause="format")
+                # Without a count nothing was read.
+                billed = spent if spent.prompt_tokens else None
+                raise ModelFailed(message, cause="filter", spent=billed)
+            message = "the provider's response contains no candidate"
+            raise ModelFailed(message, cause="format", spent=spent)
         if not self._finish:
-            raise NoModelResponse("the provider's response ended early", cause="connection")
+            message = "the provider's response ended early"
+            raise NoModelResponse(message, cause="connection", spent=spent)
         if self._finish == "OTHER" and not self._parts:
-            raise ModelFailed("the provider ended its answer without a reason")
+            raise ModelFailed("the provider ended its answer without a reason", spent=spent)
         if self._finish == "MISSING_THOUGHT_SIGNATURE":
             text = "the provider reports a missing thought signature in the history"
-            raise ModelRequestRejected(text, cause="request")
+            raise ModelRequestRejected(text, cause="request", spent=spent)
         if self._finish not in FINISHED | CUT_REASONS | BAD_CALL_REASONS:
             # SAFETY, RECITATION, BLOCKLIST, PROHIBITED_CONTENT, SPII, LANGUAGE and those to come
             message = f"the provider's content filter blocked the answer ({self._finish})"
-            raise ModelFailed(message, cause="filter")
+            raise ModelFailed(message, cause="filter", spent=spent)
 
 
 def _parse(chunk: bytes | str) -> JsonObject:
@@ -174,6 +188,12 @@ def _kind(part: JsonObject) -> tuple[frozenset[str], JsonValue]:
 
 def _visible_text(part: JsonObject) -> str:
     return "" if part.get("thought") else _text(part, "text")
+
+
+def _hidden_length(part: JsonObject) -> int:
+    call = part.get("functionCall")
+    thought = len(_text(part, "text")) if part.get("thought") else 0
+    return thought + (len(orjson.dumps(call)) if call else 0)
 
 
 def _is_special(part: JsonObject) -> bool:

@@ -11,8 +11,10 @@ from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_common.wire.config import ModelConfig
 from choir_models.call_deadline import call_deadline, silence_failure
+from choir_models.http_transport import CutResponse
 from choir_models.model import (
     NO_LISTENER,
+    UNKNOWN_OUTPUT,
     Completion,
     ModelFailed,
     NoModelResponse,
@@ -64,7 +66,8 @@ class OllamaModel:
         except httpx2.HTTPError as error:
             reason = str(error) or type(error).__name__
             message = shorten(f"the connection to Ollama failed: {reason}", api_key)
-            raise NoModelResponse(message, cause="connection") from error
+            spent = UNKNOWN_OUTPUT if isinstance(error, CutResponse) else None
+            raise NoModelResponse(message, cause="connection", spent=spent) from error
 
     async def close(self) -> None:
         """Close the connections."""
@@ -95,7 +98,13 @@ class OllamaModel:
             if response.status_code != HTTPStatus.OK:
                 await _raise_error(response, settings, api_key)
             reader = ResponseReader(settings.model)
-            await _read_lines(response, reader, listener)
+            try:
+                await _read_lines(response, reader, listener)
+            except (httpx2.NetworkError, httpx2.ProtocolError) as error:
+                # A whole response is sent after its end, so it is billed.
+                if listener is not NO_LISTENER:
+                    raise
+                raise CutResponse(str(error)) from error
         return reader.completion((time.perf_counter() - began) * 1000)
 
     def _client(self, url: str, api_key: str | None) -> httpx2.AsyncClient:
@@ -137,9 +146,12 @@ async def _read_lines(
 
 
 def _add_line(line: bytes, reader: ResponseReader, listener: OutputListener) -> None:
+    hidden = reader.hidden_characters
     text = reader.add_line(line)
     if text:
         listener.add_text(text)
+    if reader.hidden_characters > hidden:
+        listener.add_hidden(reader.hidden_characters - hidden)
 
 
 async def _raise_error(

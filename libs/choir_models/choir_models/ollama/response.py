@@ -44,6 +44,8 @@ class ResponseReader:
         self._thinking: list[str] = []
         self._calls: list[JsonValue] = []
         self._last: _Chunk | None = None
+        self.hidden_characters = 0
+        """The length of the output that is no text: thoughts, calls."""
 
     def add_line(self, line: bytes) -> str:
         """Add a line, and return the text in it.
@@ -58,6 +60,8 @@ class ResponseReader:
         self._text.append(chunk.message.content)
         self._thinking.append(chunk.message.thinking or "")
         self._calls += chunk.message.tool_calls or []
+        self.hidden_characters += len(chunk.message.thinking or "")
+        self.hidden_characters += sum(len(str(call)) for call in chunk.message.tool_calls or [])
         self._model = chunk.model or self._model
         if chunk.done:
             self._last = chunk

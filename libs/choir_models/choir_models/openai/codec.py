@@ -18,6 +18,7 @@ from choir_common.wire.prompt_marks import TOOL_PICTURES_HEADING
 from choir_models.billing import billed_usd
 from choir_models.body_parser import build_call, parse_body
 from choir_models.cache_points import marked_messages
+from choir_models.completion_limits import limit_names
 from choir_models.model import Completion, ModelFailed, Prompt, ProposedCall
 from choir_models.openai.stream import content_text
 from choir_models.output_limits import MAX_CALLS, text_with_notes, token_count
@@ -53,7 +54,7 @@ def render_request(
         head["temperature"] = settings.temperature
     if settings.reasoning_effort is not None:
         head["reasoning_effort"] = settings.reasoning_effort
-    limit = _limit_name(prompt)
+    limit = _limit_name(settings, prompt)
     if settings.max_completion_tokens is not None and limit is not None:
         head[limit] = settings.max_completion_tokens
     # The operator's request template may override the fields above.
@@ -125,9 +126,11 @@ def _picture_message(pictures: list[JsonValue]) -> list[bytes]:
     return [orjson.dumps({"role": "user", "content": [heading, *pictures]})]
 
 
-def _limit_name(prompt: Prompt) -> str | None:
-    """Return the name of the output's limit that the model has not refused; older servers know the second."""
-    names = ("max_completion_tokens", "max_tokens")
+def _limit_name(settings: ModelConfig, prompt: Prompt) -> str | None:
+    """Return the name of the output's limit that the model has not refused, unless the template sends it."""
+    names = limit_names(settings)
+    if any(name in settings.request.extra_body for name in names):
+        return None
     return next((name for name in names if name not in prompt.without), None)
 
 
@@ -167,12 +170,22 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     # Some providers report an error next to a complete answer: then the answer counts.
     if error and (choice is None or not choice.message.content):
         raise error_from_body(error, datetime.now(UTC))
+    result = _build_completion(completion, choice or _Choice(message=_Message()))
+    result = replace(result, model=result.model or asked_model, duration_ms=round(duration_ms, 3))
+    # The provider bills what it refuses to show.
     if choice is None:
-        raise ModelFailed("the provider's response contains no choice", cause="format")
-    finish = choice.finish_reason if isinstance(choice.finish_reason, str) else "stop"
+        message = "the provider's response contains no choice"
+        raise ModelFailed(message, cause="format", spent=result)
     # Gemini adds its reason.
-    if finish.startswith("content_filter"):
-        raise ModelFailed("the provider's content filter blocked the answer", cause="filter")
+    if result.finish_reason.startswith("content_filter"):
+        message = "the provider's content filter blocked the answer"
+        raise ModelFailed(message, cause="filter", spent=result)
+    return result
+
+
+def _build_completion(completion: _CompletionBody, choice: _Choice) -> Completion:
+    """Return the completion without its duration."""
+    finish = choice.finish_reason if isinstance(choice.finish_reason, str) else "stop"
     text = content_text(choice.message.content) or content_text(choice.message.refusal)
     proposed = choice.message.tool_calls
     calls = proposed if isinstance(proposed, list) else [proposed] if proposed else []
@@ -183,11 +196,11 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     return Completion(
         text=text_with_notes(text, calls=len(calls), is_cut=finish == "length"),
         calls=tuple(map(_proposed, calls[:MAX_CALLS])),
-        model=completion.model if isinstance(completion.model, str) else asked_model,
+        model=completion.model if isinstance(completion.model, str) else "",
         finish_reason=finish,
         prompt_tokens=token_count(usage.get("prompt_tokens")),
         completion_tokens=token_count(usage.get("completion_tokens")),
-        duration_ms=round(duration_ms, 3),
+        duration_ms=0.0,
         # DeepSeek reports cached tokens by a name of its own.
         cached_tokens=token_count(
             prompt.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")

@@ -32,6 +32,10 @@ class StreamedBody(Protocol):
     def is_complete(self) -> bool:
         """Whether the end of the stream has arrived."""
 
+    @property
+    def hidden_characters(self) -> int:
+        """The length of the output so far that is no text."""
+
     def add(self, data: str) -> str:
         """Add an event's data and return its text for the user; raises ValueError if it is malformed."""
 
@@ -114,11 +118,15 @@ async def _read_stream(
     response: httpx2.Response, streamed: StreamedBody, listener: OutputListener
 ) -> bytes:
     """Return a stream as the body of a whole response; raises NoModelResponse if it was cut."""
+    hidden = 0
     try:
         async for event in parse_events(response.aiter_bytes()):
             text = streamed.add(event.data)
             if text:
                 listener.add_text(text)
+            if streamed.hidden_characters > hidden:
+                listener.add_hidden(streamed.hidden_characters - hidden)
+                hidden = streamed.hidden_characters
     except ValueError as error:
         message = f"the provider's stream is not in the format of its API ({error})"
         raise ModelFailed(shorten(message), cause="format") from error

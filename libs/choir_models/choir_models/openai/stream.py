@@ -29,6 +29,8 @@ class StreamedCompletion:
         self._has_choice = False
         self.is_complete = False
         """Whether the model has ended; otherwise the connection was cut."""
+        self.hidden_characters = 0
+        """The length of the output that is no text: thoughts, calls."""
 
     def add(self, data: str) -> str:
         """Add the data of one event; return the text that it adds to the answer.
@@ -75,6 +77,7 @@ class StreamedCompletion:
             return ""
         calls = delta.pop("tool_calls", None)
         content = delta.pop("content", None)
+        self.hidden_characters += _text_length(calls) + _text_length(delta)
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, dict):
                 self._add_call(call)
@@ -121,6 +124,18 @@ def content_text(content: JsonValue) -> str:
             parts = [part.get("text") for part in content if isinstance(part, dict)]
             return "".join(part for part in parts if isinstance(part, str))
     return ""
+
+
+def _text_length(value: JsonValue) -> int:
+    """Return the characters of all texts in a value, but for the fields that each delta repeats."""
+    match value:
+        case str():
+            return len(value)
+        case list():
+            return sum(map(_text_length, value))
+        case dict():
+            return sum(_text_length(value[name]) for name in value.keys() - _REPEATED)
+    return 0
 
 
 def _merge(target: JsonObject, delta: JsonObject) -> None:

@@ -19,6 +19,7 @@ from choir_models.provider_fields import native_fields
 
 _FINAL_EVENTS = {"response.completed", "response.incomplete", "response.failed"}
 _TEXT_DELTAS = {"response.output_text.delta", "response.refusal.delta"}
+_NEW_ITEM = "response.output_item.added"
 _STATUSES = {"rate_limit_exceeded": 429, "server_error": 500}
 """HTTP statuses of the errors in failed responses."""
 
@@ -31,6 +32,8 @@ class StreamedResponse:
         self._items: list[JsonValue] = []
         self.is_complete = False
         """Whether the last event has arrived; otherwise the connection was cut."""
+        self.hidden_characters = 0
+        """The length of the output that is no text: thoughts, calls."""
 
     def add(self, data: str) -> str:
         """Add an event's data and return its text for the user; raises ValueError if it is malformed."""
@@ -42,6 +45,11 @@ class StreamedResponse:
         kind = event.get("type")
         if kind in _TEXT_DELTAS:
             return str(event.get("delta") or "")
+        if kind == _NEW_ITEM:
+            # Thoughts may be encrypted: their item is all that is seen of them.
+            self.hidden_characters += 1
+        elif str(kind).endswith(".delta"):
+            self.hidden_characters += len(str(event.get("delta") or ""))
         if kind == "response.output_item.done":
             self._items.append(event.get("item"))
         elif kind in _FINAL_EVENTS:
@@ -65,15 +73,12 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     response = _parse(body)
     output = response.get("output")
     items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
-    reason = _object(response, "incomplete_details").get("reason")
-    if reason == "content_filter":
-        raise ModelFailed("the provider's content filter blocked the answer", cause="filter")
     is_cut = response.get("status") == "incomplete"
     calls = [item for item in items if item.get("type") == "function_call"]
     usage = _object(response, "usage")
     details = _object(usage, "input_tokens_details")
     model = response.get("model")
-    return Completion(
+    completion = Completion(
         text=text_with_notes(_text(items), calls=len(calls), is_cut=is_cut),
         calls=tuple(map(_proposed, calls[:MAX_CALLS])),
         model=model if isinstance(model, str) else asked_model,
@@ -89,6 +94,10 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
         billed_usd=billed_usd(usage),
         fields={} if is_cut else _fields(items),
     )
+    if _object(response, "incomplete_details").get("reason") == "content_filter":
+        message = "the provider's content filter blocked the answer"
+        raise ModelFailed(message, cause="filter", spent=completion)
+    return completion
 
 
 def _parse(body: bytes) -> JsonObject:

@@ -62,6 +62,11 @@ class AnthropicProvider(FakeProvider):
     api = "anthropic"
     name = "anthropic"
     paths = ("/v1/messages",)
+    limit_paths = (("max_tokens",),)
+    limit_error = (
+        "max_tokens: {limit} > {longest}, which is the maximum allowed number of output tokens for this "
+        "model"
+    )
 
     binds_thinking = False
     """Whether a thought is refused after a change of what precedes it (Claude 5.5)."""
@@ -126,7 +131,11 @@ class AnthropicProvider(FakeProvider):
             "service_tier": "standard",
         }
         usual = "tool_use" if answer.calls else "end_turn"
-        reason = self.stop_reason or ("max_tokens" if answer.is_cut else usual)
+        reason = (
+            self.stop_reason
+            or ("refusal" if answer.is_filtered else "")
+            or ("max_tokens" if answer.is_cut else usual)
+        )
         self.stop_reason = ""
         content: list[JsonValue] = [*self._content(answer, request)]
         if reason == "pause_turn":

@@ -39,6 +39,14 @@ class ChatCompletionsProvider(FakeProvider):
     api = "openai"
     base_path = "/v1"
     paths: ClassVar[tuple[str, ...]] = ("/chat/completions",)
+    limit_paths: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("max_completion_tokens",),
+        ("max_tokens",),
+    )
+    limit_error: ClassVar[str] = (
+        "max_tokens is too large: {limit}. This model supports at most {longest} completion tokens, "
+        "whereas you provided {limit}."
+    )
     sees_images: ClassVar[bool] = True
     own_message_fields: ClassVar[frozenset[str]] = frozenset()
     """The provider's own fields of an assistant message, which it accepts back."""
@@ -230,6 +238,8 @@ class ChatCompletionsProvider(FakeProvider):
 
 def finish_reason(answer: Answer) -> str:
     """Return the reason why an answer ended."""
+    if answer.is_filtered:
+        return "content_filter"
     if answer.is_cut:
         return "length"
     return "tool_calls" if answer.calls else "stop"

@@ -91,6 +91,11 @@ class Gemini(FakeProvider):
     api = "gemini"
     name = "gemini"
     paths = ("/v1/models/{action:path}", "/v1beta/models/{action:path}")
+    limit_paths = (("generationConfig", "maxOutputTokens"),)
+    limit_error = (
+        "Unable to submit request because it has a maxOutputTokens value of {limit} but the supported "
+        "range is from 1 (inclusive) to {over} (exclusive). Update the value and try again."
+    )
 
     _DEFAULT_RETRY_S: ClassVar[float] = 1.0
 
@@ -228,6 +233,8 @@ class Gemini(FakeProvider):
         if self.continuations:
             self.continuations -= 1
             return "CONTINUATION"
+        if answer.is_filtered:
+            return "SAFETY"
         return self.finish_reason or ("MAX_TOKENS" if answer.is_cut else "STOP")
 
     def render_error(self, fault: ErrorFault, request: RecordedRequest) -> ErrorResponse:

@@ -71,6 +71,7 @@ class FakeOllama(FakeProvider):
     api: ClassVar[ModelApi] = "ollama"
     name: ClassVar[str] = "ollama"
     paths: ClassVar[tuple[str, ...]] = ("/api/chat",)
+    limit_paths: ClassVar[tuple[tuple[str, ...], ...]] = (("options", "num_predict"),)
     stream_type: ClassVar[str] = "application/x-ndjson"
     filters_content: ClassVar[bool] = False
 

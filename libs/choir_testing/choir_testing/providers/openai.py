@@ -90,6 +90,7 @@ class DeepSeek(ChatCompletionsProvider):
 
     name = "deepseek"
     base_path = ""
+    limit_error = "Invalid max_tokens value, the valid range of max_tokens is [1, {longest}]"
     sees_images = False
     own_message_fields = frozenset({"reasoning_content"})
     _ERRORS: ClassVar[dict[FaultKind, tuple[int, str]]] = {

@@ -84,6 +84,11 @@ class OpenAiResponses(FakeProvider):
     name = "openai-responses"
     base_path = "/v1"
     paths = ("/responses",)
+    limit_paths = (("max_output_tokens",),)
+    limit_error = (
+        "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= {longest}, but got "
+        "{limit} instead."
+    )
 
     def __init__(self, *, has_reasoning: bool = True, **changes: Any) -> None:
         super().__init__(**changes)
@@ -185,7 +190,12 @@ class OpenAiResponses(FakeProvider):
     def _status(self, answer: Answer) -> str:
         if self.failure is not None:
             return "failed"
-        return "incomplete" if answer.is_cut or self.incomplete_reason else "completed"
+        return "incomplete" if self._incomplete_reason(answer) else "completed"
+
+    def _incomplete_reason(self, answer: Answer) -> str:
+        if answer.is_filtered:
+            return "content_filter"
+        return self.incomplete_reason or ("max_output_tokens" if answer.is_cut else "")
 
     def _items_of(self, answer: Answer, request: RecordedRequest) -> list[JsonObject]:
         number = len(self.sent) + 1
@@ -212,7 +222,7 @@ class OpenAiResponses(FakeProvider):
 
     def _response(self, status: str, answer: Answer, items: list[JsonObject]) -> JsonObject:
         usage = answer.usage
-        reason = self.incomplete_reason or "max_output_tokens"
+        reason = self._incomplete_reason(answer)
         counts: JsonObject = {
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": {

@@ -63,6 +63,8 @@ class Answer:
     usage: Usage = Usage()
     is_cut: bool = False
     """Whether the output ended at the limit of its length."""
+    is_filtered: bool = False
+    """Whether a content filter ended the output, where a provider filters; it is charged nevertheless."""
     pause_s: float = 0.0
     """Pause before each part of the response."""
     stall_after: int | None = None
@@ -140,6 +142,10 @@ class FakeProvider(ABC):
     stream_type: ClassVar[str] = "text/event-stream"
     filters_content: ClassVar[bool] = True
     """Whether it refuses or removes content; a server of one's own does not."""
+    limit_paths: ClassVar[tuple[tuple[str, ...], ...]]
+    """Where a request may state the limit of its output."""
+    limit_error: ClassVar[str] = ""
+    """The error for a limit above `longest_output`; empty: it is ignored."""
 
     def __init__(self, *, model: str = MODEL, key: str = KEY) -> None:
         self.model = model
@@ -155,6 +161,8 @@ class FakeProvider(ABC):
         """The broken rules, one text per refused request."""
         self.answers: list[Answer] = []
         """The answers it began to send, with the usage that it charges."""
+        self.longest_output: int | None = None
+        """The largest limit of an output that the model accepts; None: any."""
         self.client_left = asyncio.Event()
         """Set when a client closed its connection before the end of a response."""
         self._script: list[Step] = []
@@ -190,7 +198,7 @@ class FakeProvider(ABC):
             return ErrorFault("key")
         if self.model_of(request) != self.model:
             return ErrorFault("not_found")
-        broken = self.broken_rule(request)
+        broken = self.broken_rule(request) or self._broken_limit(request)
         if broken is not None:
             self.refusals.append(broken)
             return ErrorFault("invalid", broken)
@@ -198,6 +206,24 @@ class FakeProvider(ABC):
         if isinstance(step, Answer):
             self.answers.append(step)
         return step
+
+    def limits_of(self, request: RecordedRequest) -> list[JsonValue]:
+        """Return the limits of the output that a request states; more than one is a mistake."""
+        limits: list[JsonValue] = []
+        for path in self.limit_paths:
+            value: JsonValue = request.body
+            for name in path:
+                value = value.get(name) if isinstance(value, dict) else None
+            if value is not None:
+                limits.append(value)
+        return limits
+
+    def _broken_limit(self, request: RecordedRequest) -> str | None:
+        longest = self.longest_output
+        for limit in self.limits_of(request) if self.limit_error else ():
+            if longest is not None and isinstance(limit, int) and limit > longest:
+                return self.limit_error.format(limit=limit, longest=longest, over=longest + 1)
+        return None
 
     def other_routes(self) -> Sequence[BaseRoute]:
         """Return routes besides those of model calls, such as the list of models."""

@@ -49,6 +49,9 @@ class _CallDraft:
         self._parts.append(text)
         self._changed.set()
 
+    def add_hidden(self, characters: int) -> None:
+        """Ignore output that nobody sees."""
+
     async def rest(self, pause_s: float) -> None:
         """Wait before the next report; at most until the call ends, so that no other call waits."""
         with contextlib.suppress(TimeoutError):
