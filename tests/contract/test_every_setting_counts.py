@@ -109,7 +109,7 @@ READ = {
     "features.json_mode": f"{AGENT}/compaction/compaction_model.py",
     "features.proposals": f"{AGENT}/tools/availability.py",
     "features.browsing": f"{AGENT}/tools/availability.py",
-    "models.*.max_completion_tokens": f"{AGENT}/models/model_wrappers.py",
+    "models.*.max_completion_tokens": f"{MODELS}/completion_limits.py",
     "gateways.*.type": f"{GATEWAY}/channel_registry.py",
     "gateways.*.secret": f"{GATEWAY}/channel_registry.py",
     "gateways.*.api_url": f"{GATEWAY}/channels/telegram/channel.py",

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from choir_agent.budgets.money import PlannedCall
+from choir_agent.budgets.money import PlannedCall, Reservation
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_log import MAX_DURABLE_BYTES, SessionLog
 from choir_agent.log.session_state import SessionState
@@ -11,6 +11,7 @@ from choir_agent.settings import CurrentSettings
 from choir_common.clock import Clock, SystemClock
 from choir_common.redactor import Redactor
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
+from choir_common.wire.events import EventPayload
 
 
 class NoTokenCounter:
@@ -24,8 +25,20 @@ class NoMoneyBudget:
     """Reservations of money where no budget in money is set."""
 
     @asynccontextmanager
-    async def reserve(self, call: PlannedCall) -> AsyncIterator[str]:
-        yield ""
+    async def reserve(self, call: PlannedCall) -> AsyncIterator[Reservation]:
+        yield Reservation()
+
+
+class RecordingCommitter:
+    """A log that only remembers the payloads, with their lanes."""
+
+    def __init__(self) -> None:
+        self.state = SessionState()
+        self.commits: list[tuple[str, EventPayload]] = []
+
+    def commit(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int:
+        self.commits.append((lane, payload))
+        return len(self.commits)
 
 
 class FixedSettings:

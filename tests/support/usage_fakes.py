@@ -28,6 +28,8 @@ class RecordingLedger:
         self.released: list[str] = []
         self.refusal: MoneyReserved | None = None
         """The answer to requests for money."""
+        self.completion_tokens: int | None = None
+        """The limit of an output that is reserved; None: it needs none."""
 
     async def report_usage(self, reports: UsageReports) -> None:
         self.reports += reports.reports
@@ -38,7 +40,9 @@ class RecordingLedger:
         self.reserved.append(request)
         if self.refusal is not None:
             return self.refusal
-        return MoneyReserved(reservation=request.reservation)
+        return MoneyReserved(
+            reservation=request.reservation, completion_tokens=self.completion_tokens
+        )
 
     async def release_money(self, request: ReleaseForMemory) -> None:
         self.released.append(request.reservation)
@@ -72,7 +76,7 @@ class Metering(TypedDict):
 def make_metering(ledger: RecordingLedger | None = None) -> Metering:
     """Return the arguments of a language model: its reporter and its budget."""
     ledger = ledger or RecordingLedger()
-    return {"usage": make_reporter(ledger), "budget": ModelBudget(ledger)}
+    return {"usage": make_reporter(ledger), "budget": ModelBudget(ledger, SystemClock())}
 
 
 def make_reporter(ledger: RecordingLedger | None = None) -> UsageReporter:

@@ -292,6 +292,8 @@ class Agent:
             money=self._money,
             estimator=self._memory.token_estimator,
             counter=Tokenizer(),
+            committer=self._arbiter,
+            clock=self._clock,
         )
 
     def _build_lanes(self, model: PictureModel, git: GitAccess, workspace: Workspace) -> None:

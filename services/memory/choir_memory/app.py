@@ -83,8 +83,8 @@ class MemoryService:
             setup=VectorTypes(),
         )
         self._bus = Bus(settings.nats_url, _reveal(secrets.nats_key), "memory")
-        usage_client = NatsUsageClient(self._bus)
-        self._usage, self._budget = UsageReporter(usage_client, clock), ModelBudget(usage_client)
+        ledger = NatsUsageClient(self._bus)
+        self._usage, self._budget = UsageReporter(ledger, clock), ModelBudget(ledger, clock)
         self._space_store = SpaceStore(self._database)
         self._spaces = SpaceRegistry(self._space_store)
         self._embedders = EmbedderRegistry(

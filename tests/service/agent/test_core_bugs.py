@@ -130,6 +130,8 @@ async def open_office() -> AsyncIterator[Office]:
             money=NoMoneyBudget(),
             estimator=TokenEstimator(),
             counter=NoTokenCounter(),
+            committer=arbiter,
+            clock=SystemClock(),
         )
         steps = SkillStepper(arbiter, policy.skills, settings)
         caller = ModelCaller(

@@ -4,9 +4,10 @@ from choir_agent.budgets.limits import TokenBudget
 from choir_agent.models.model_wrappers import CallPurpose, MeteredModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.working_memory.token_estimator import TokenEstimator
+from choir_common.clock import SystemClock
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_models.model import NO_LISTENER, Completion, OutputListener, Prompt
-from tests.support.agent_fakes import EmptySession, NoMoneyBudget, settings_with
+from tests.support.agent_fakes import EmptySession, NoMoneyBudget, RecordingCommitter, settings_with
 
 MODEL = ModelConfig(model="m", endpoint="http://nowhere")
 SENTENCE = "The agent proposes, the control plane decides, the log remembers. "
@@ -60,7 +61,13 @@ async def test_what_a_provider_does_not_count_is_counted_offline_until_the_promp
     purse = TokenBudget(EmptySession(), settings_with(Budgets()))
     meter = TokenEstimator()
     metered = MeteredModel(
-        Uncounting(), budget=purse, money=NoMoneyBudget(), estimator=meter, counter=counter
+        Uncounting(),
+        budget=purse,
+        money=NoMoneyBudget(),
+        estimator=meter,
+        counter=counter,
+        committer=RecordingCommitter(),
+        clock=SystemClock(),
     )
     for times in (200, 210, 400):
         prompt = Prompt((SENTENCE.encode() * times,), b"")

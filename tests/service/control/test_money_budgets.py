@@ -10,7 +10,7 @@ import pytest
 
 from choir_common.clients.control import NatsUsageClient
 from choir_common.ids import new_id
-from choir_common.wire.events import BudgetGranted
+from choir_common.wire.events import BudgetGranted, UsageRecorded
 from choir_common.wire.messages import Empty
 from choir_common.wire.money import (
     RELEASE_TOOL,
@@ -315,3 +315,61 @@ async def test_hearing_and_speaking_are_reserved_by_their_own_prices(limited: Wo
     assert "choirctl config set agents.main.budgets.usd_per_day" in refused.text
     unknown = await ask(kind="transcription", name="gone", audio_seconds=1.0)
     assert unknown.budget == "usd_per_day" and "transcription.gone.prices" in unknown.text
+
+
+async def test_a_call_gets_the_output_that_the_money_pays_for_down_to_a_minimum(
+    limited: World,
+) -> None:
+    hand = await begun(limited)
+
+    async def ask(call_id: str) -> MoneyReserved:
+        request = ReserveMoney(
+            name="default",
+            prompt_tokens=100_000,
+            completion_tokens=500_000,
+            least_completion_tokens=150_000,
+            hold_s=600,
+        )
+        answer = await use(hand, RESERVE_TOOL, request, call_id)
+        return MoneyReserved.model_validate(answer.output, strict=False)
+
+    assert (await ask("call-1")).completion_tokens == 500_000
+    lowered = await ask("call-2")
+    assert lowered.reservation and lowered.completion_tokens == 300_000, "$0.40 of $1.00 were left"
+    assert await ask("call-2") == lowered, "a repeated request gets the same limit"
+    refused = await ask("call-3")
+    assert (refused.reservation, refused.budget) == ("", "usd_per_day")
+    assert "$0.25" in refused.text, "what the shortest answer that is worth the call would cost"
+    await spend(hand, 0.25, lowered)
+    # $0.15 are left, and the prompt costs $0.10
+    assert (await ask("call-4")).budget == "usd_per_day"
+    # the limit of one call lowers its output, too
+    change_config(limited, budgets={"usd_per_call": 0.3})
+    await apply(limited)
+    assert (await ask("call-5")).completion_tokens == 200_000
+    change_config(limited, models__default__prices={"input": 1, "output": 0})
+    await apply(limited)
+    free = await ask("call-6")
+    assert free.reservation and free.completion_tokens is None, "its output needs no limit"
+
+
+async def test_a_failed_call_that_is_billed_settles_its_reservation_and_counts_as_estimated(
+    limited: World,
+) -> None:
+    hand = await begun(limited)
+    reserved = await reserve(hand, 0.7)
+    hand.add(
+        UsageRecorded(
+            turn_id=None,
+            purpose="failed_call",
+            model="scripted",
+            prompt_tokens=200_000,
+            completion_tokens=50_000,
+            usage=ModelUsage(name="default", counted=False, reservation=reserved.reservation),
+        )
+    )
+    await hand.flush()
+    total = (await costs(limited)).total
+    assert (total.cost_usd, total.estimated_calls, total.calls) == (Decimal("0.25"), 1, 1)
+    assert (await reserve(hand, 0.75)).reservation
+    assert (await reserve(hand, 0.000001)).budget == "usd_per_day"

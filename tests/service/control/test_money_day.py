@@ -3,11 +3,12 @@
 import io
 import random
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from PIL import Image
 
-from choir_testing.providers.provider import Answer, Call, ErrorFault, Usage
+from choir_testing.providers.provider import Answer, Call, ErrorFault, FakeProvider, Usage
 from tests.service.control.money_house import EYE, SPEAKER, House, money_house
 from tests.service.control.test_ledger import costs
 from tests.service.control.test_memory_modes import files_with, tables_with
@@ -39,34 +40,41 @@ def make_picture() -> bytes:
     return written.getvalue()
 
 
-async def until_settled(house: House) -> Decimal:
-    """Wait until everything that was paid for is in the ledger; return what it lacks.
+MEMORY_ESTIMATES = """
+SELECT count(*) AS calls, coalesce(sum(cost_usd), 0) AS cost_usd
+FROM choir_control.ledger WHERE source = 'estimated' AND kind = 'memory'
+"""
 
-    A search does not wait long for memory's model. A call that it cancels stays reserved, and is no mistake.
+
+async def until_settled(house: House) -> Decimal:
+    """Wait until everything that was paid for is in the ledger; return what it has more than the bills.
+
+    A search does not wait long for memory's model. A call that it cancels is in the ledger as an estimate.
     """
     database = house.world.database
 
     async def settled() -> bool:
-        cancelled = await database.fetchval(f"{RESERVED} kind = 'memory'")
-        others = await database.fetchval(f"{RESERVED} kind <> 'memory'")
+        reserved = await database.fetchval(f"{RESERVED} true")
+        estimates = await database.fetchrow(MEMORY_ESTIMATES)
         lines = {line.group: line for line in (await costs(house.world, by="kind")).lines}
         bill, answers = house.bill(), len(house.memory_model.answers)
-        if others or lines.keys() != bill.keys():
+        if reserved or lines.keys() != bill.keys() or estimates is None:
             return False
         amounts = {kind: line.cost_usd for kind, line in lines.items()}
-        lacks = bill["memory"] - amounts["memory"]
-        missing.append(lacks)
-        is_lost = lacks == bill["memory"] / answers * (answers - lines["memory"].calls)
+        amounts["memory"] -= estimates["cost_usd"]
+        uncounted = answers - (lines["memory"].calls - estimates["calls"])
+        lacks = bill["memory"] / answers * uncounted
+        surplus.append(estimates["cost_usd"] - lacks)
         bill["memory"] -= lacks
-        return amounts == bill and is_lost and 0 <= answers - lines["memory"].calls <= cancelled
+        return amounts == bill and 0 <= uncounted <= estimates["calls"]
 
-    missing: list[Decimal] = []
+    surplus: list[Decimal] = []
     try:
         await until(settled, 20)
     except TimeoutError:
         report = await costs(house.world, by="kind")
         raise AssertionError((house.bill(), report.lines)) from None
-    return missing[-1]
+    return surplus[-1]
 
 
 async def test_the_ledger_of_a_day_equals_the_bills_of_all_apis_and_kinds(
@@ -84,7 +92,7 @@ async def test_the_ledger_of_a_day_equals_the_bills_of_all_apis_and_kinds(
         described = len(house.providers[EYE].answers)
         assert await house.shows(make_picture()) == "All is well."
         assert len(house.providers[EYE].answers) == described + 1
-        lacks = await until_settled(house)
+        surplus = await until_settled(house)
         bill = house.bill()
         assert all(bill.values()), "each kind was used"
         report = await costs(stopped, by="agent")
@@ -93,8 +101,8 @@ async def test_the_ledger_of_a_day_equals_the_bills_of_all_apis_and_kinds(
         assert shared.cost_usd == bill["embedding"], (
             "memory's model is paid by the agent it worked for"
         )
-        assert report.total.unknown_calls == report.total.estimated_calls == 0
-        assert report.total.cost_usd == sum(bill.values()) - lacks
+        assert report.total.unknown_calls == 0
+        assert report.total.cost_usd == sum(bill.values()) + surplus
         # chat and command line say the same
         said = (await stopped.say("/cost", "c1", SPEAKER)).note or ""
         own = next(line for line in report.lines if line.group == SPEAKER)
@@ -142,3 +150,79 @@ async def test_no_key_is_in_logs_events_messages_exports_or_tables(
             assert not [text for text in shown if key in text], name
             assert await tables_with(stopped.database, key) == [], name
             assert files_with(stopped.home, key) == [], name
+
+
+LONG = " ".join(f"word {number}" for number in range(200))
+ESTIMATED = """
+SELECT agent_id, sum(calls)::int AS calls, sum(cost_usd) AS cost_usd, sum(completion_tokens)::int AS tokens
+FROM choir_control.ledger WHERE source = 'estimated' AND kind = 'chat' GROUP BY 1
+"""
+
+
+@pytest.mark.parametrize("limits", [{"usd_per_day": 1_000}, {}], ids=["limited", "unlimited"])
+async def test_cut_cancelled_and_filtered_calls_are_in_the_ledger_exactly_or_as_estimates(
+    stopped: World, make_memory: MakeMemory, limits: dict[str, int]
+) -> None:
+    generator = random.Random(16)
+
+    def edit(config: dict[str, Any]) -> None:
+        config["budgets"] = limits
+        config["rate_limit_retry_ms"] = 10
+
+    async with money_house(stopped, make_memory, edit) as house:
+        unknown: dict[str, list[Answer]] = {}
+        for name, provider in house.providers.items():
+            exact = Answer("All is well.", usage=random_usage(generator, name))
+            provider.default = exact
+            # refused before the first token: free
+            provider.script(ErrorFault("server"))
+            cut = Answer(LONG, usage=random_usage(generator, name), abort_after=30)
+            provider.script(cut)
+            assert await house.asks(name, "Is it cut off?") == "All is well."
+            if provider.filters_content:
+                filtered = Answer(LONG, usage=random_usage(generator, name), is_filtered=True)
+                provider.script(filtered)
+                assert "I could not" in await house.asks(name, "Is it filtered?")
+            slow = Answer(LONG, usage=random_usage(generator, name), pause_s=0.1)
+            provider.script(slow)
+            await cancel_when_it_answers(house, name, provider)
+            unknown[name] = [cut, slow]
+        database = stopped.database
+
+        async def recorded() -> bool:
+            rows = await database.fetch(ESTIMATED)
+            return {row["agent_id"]: row["calls"] for row in rows} == dict.fromkeys(unknown, 2)
+
+        await until(recorded)
+        rows = await database.fetch(ESTIMATED)
+        assert all(row["cost_usd"] > 0 and row["tokens"] > 20 for row in rows)
+        for name, provider in house.providers.items():
+            provider.answers = [one for one in provider.answers if one not in unknown[name]]
+
+        async def settled() -> bool:
+            return await database.fetchval(f"{RESERVED} kind = 'chat'") == 0
+
+        await until(settled)
+        report = await costs(stopped, by="kind")
+        (chat,) = [line for line in report.lines if line.group == "chat"]
+        assert chat.estimated_calls == 2 * len(unknown)
+        estimates = sum(row["cost_usd"] for row in rows)
+        assert chat.cost_usd - estimates == house.bill()["chat"]
+
+
+async def cancel_when_it_answers(house: House, name: str, provider: FakeProvider) -> None:
+    """Ask an agent, and cancel its turn after its model began to answer."""
+    answers = len(provider.answers)
+    provider.client_left.clear()
+    await house.world.say("Tell me all.", f"slow-{name}", name)
+
+    async def began() -> bool:
+        return len(provider.answers) > answers
+
+    await until(began)
+    await house.world.say("/cancel", f"cancel-{name}", name)
+
+    async def left() -> bool:
+        return provider.client_left.is_set()
+
+    await until(left)

@@ -1,5 +1,6 @@
 """Memory's own language model: asked over HTTP, with its own key, and what it costs when it misbehaves."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from choir_memory.llm.model import ConfiguredLanguageModel, ProviderLanguageMode
 from choir_models.fallback import CoolDowns, NamedModel
 from choir_testing.providers.anthropic import AnthropicProvider
 from choir_testing.providers.openai import OpenAi
-from choir_testing.providers.provider import SECRET, ErrorFault
+from choir_testing.providers.provider import SECRET, ErrorFault, Hang, Usage
 from choir_testing.providers.provider import Answer as ProviderAnswer
 from choir_testing.providers.server import run_provider
 from tests.service.memory.chat_provider import ChatProvider
@@ -272,3 +273,64 @@ async def test_a_fallback_without_its_key_is_left_out_until_a_restart() -> None:
             else:
                 assert await configured.model.answer("Sum up.", "> Ana: hello") == "All is well."
             await configured.close()
+
+
+async def test_a_call_without_a_usable_answer_is_reported_if_it_is_billed_and_released_if_not() -> (
+    None
+):
+    ledger = RecordingLedger()
+    metering = make_metering(ledger)
+    async with run_provider(OpenAi()) as provider:
+        settings = provider.settings()
+        model = ProviderLanguageModel(
+            [NamedModel("", settings)],
+            keys={str(settings.secret): provider.key},
+            **metering,
+            cool_downs=CoolDowns(SystemClock()),
+        )
+        provider.script(
+            ProviderAnswer("It", usage=Usage(700, 30), is_filtered=True),
+            ErrorFault("server"),
+            # a whole response comes after its end, so one that is cut is billed
+            ProviderAnswer("Never seen", abort_after=1),
+            Hang(),
+        )
+        for _ in range(3):
+            with pytest.raises(ChoirError):
+                await model.answer("Sum up.", "> Ana: hello")
+        waiting = asyncio.create_task(model.answer("Sum up.", "> Ana: hello"))
+
+        async def asked() -> bool:
+            return len(provider.requests) == 4
+
+        await until(asked)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await model.answer("Sum up.", "> Ana: hello") == "All is well."
+        limits = [provider.limits_of(request) for request in provider.requests]
+        await model.close()
+        await metering["usage"].send()
+    filtered, cut, cancelled, answered = ledger.reports
+    assert (filtered.prompt_tokens, filtered.completion_tokens) == (700, 30)
+    counted = [report.usage.counted for report in ledger.reports]
+    assert counted == [True, False, False, True]
+    assert cut.prompt_tokens > 20 and cancelled.prompt_tokens == cut.prompt_tokens
+    assert answered.prompt_tokens == 1_000
+    reservations = [request.reservation for request in ledger.reserved]
+    assert ledger.released == [reservations.pop(1)]
+    assert [report.usage.reservation for report in ledger.reports] == reservations
+    # what the fake ledger reserves needs no limit
+    assert limits == [[]] * 5
+
+
+async def test_the_output_is_limited_to_what_money_was_reserved_for() -> None:
+    ledger = RecordingLedger()
+    ledger.completion_tokens = 5_000
+    async with run_provider(OpenAi()) as provider:
+        model = language_model(provider.settings(), provider.key, ledger=ledger)
+        await model.answer("Sum up.", "> Ana: hello")
+        await model.close()
+    assert provider.limits_of(provider.requests[0]) == [5_000]
+    call = ledger.reserved[0].call
+    assert (call.completion_tokens, call.least_completion_tokens) == (32_000, 4_000)

@@ -23,7 +23,7 @@ from choir_agent.budgets.limits import (
     remaining_of,
     tool_call_refusal,
 )
-from choir_agent.budgets.money import PlannedCall
+from choir_agent.budgets.money import PlannedCall, Reservation
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_fold import apply_event
 from choir_agent.log.session_state import BudgetUsage, SessionState
@@ -33,11 +33,17 @@ from choir_agent.models.model_wrappers import (
     MeteredModel,
 )
 from choir_agent.working_memory.token_estimator import TokenEstimator
+from choir_common.clock import SystemClock
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.events import EventPayload, ModelOutput
 from choir_common.wire.money import MAX_MODEL_NAME, ModelUsage
 from choir_models.model import NO_LISTENER, Completion, ModelFailed, OutputListener, Prompt
-from tests.support.agent_fakes import NoMoneyBudget, NoTokenCounter, settings_with
+from tests.support.agent_fakes import (
+    NoMoneyBudget,
+    NoTokenCounter,
+    RecordingCommitter,
+    settings_with,
+)
 
 BUDGETS = Budgets(total_session_tokens=10_000, max_tool_calls_per_session=3, max_core_jobs=0)
 MODEL = ModelConfig(model="m", endpoint="http://x", max_completion_tokens=500)
@@ -118,6 +124,8 @@ async def test_many_calls_at_once_cannot_overshoot_together() -> None:
         money=NoMoneyBudget(),
         estimator=TokenEstimator(),
         counter=NoTokenCounter(),
+        committer=RecordingCommitter(),
+        clock=SystemClock(),
     )
 
     async def call() -> bool:
@@ -147,6 +155,8 @@ async def test_what_is_reserved_is_given_back_on_failure_and_cancellation() -> N
         money=NoMoneyBudget(),
         estimator=TokenEstimator(),
         counter=NoTokenCounter(),
+        committer=RecordingCommitter(),
+        clock=SystemClock(),
     )
 
     async def call() -> None:
@@ -176,6 +186,8 @@ async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
         money=NoMoneyBudget(),
         estimator=TokenEstimator(),
         counter=NoTokenCounter(),
+        committer=RecordingCommitter(),
+        clock=SystemClock(),
     )
     async with metered.complete(MODEL, None, PROMPT, CallPurpose(name="m")) as thought:
         session.spend(thought)
@@ -197,6 +209,8 @@ async def test_the_name_that_a_provider_gives_its_model_is_limited() -> None:
         money=NoMoneyBudget(),
         estimator=TokenEstimator(),
         counter=NoTokenCounter(),
+        committer=RecordingCommitter(),
+        clock=SystemClock(),
     )
     async with metered.complete(MODEL, None, PROMPT, CallPurpose(name="m")) as completion:
         assert completion.model == "m" * MAX_MODEL_NAME
@@ -206,7 +220,13 @@ async def test_a_lane_reserves_by_what_the_provider_counted_for_its_last_prompt(
     session, model, meter = Session(), SlowModel(), TokenEstimator()
     purse = TokenBudget(session, settings_with(BUDGETS))
     metered = MeteredModel(
-        model, budget=purse, money=NoMoneyBudget(), estimator=meter, counter=NoTokenCounter()
+        model,
+        budget=purse,
+        money=NoMoneyBudget(),
+        estimator=meter,
+        counter=NoTokenCounter(),
+        committer=RecordingCommitter(),
+        clock=SystemClock(),
     )
     meter.record_prompt_size("edge", 1_000)
     meter.record_token_count("edge", 100)
@@ -316,9 +336,9 @@ class OneReservation:
         self.calls: list[PlannedCall] = []
 
     @asynccontextmanager
-    async def reserve(self, call: PlannedCall) -> AsyncIterator[str]:
+    async def reserve(self, call: PlannedCall) -> AsyncIterator[Reservation]:
         self.calls.append(call)
-        yield "ses:call"
+        yield Reservation("ses:call")
 
 
 async def test_an_event_gets_all_that_the_price_of_its_call_depends_on() -> None:
@@ -329,6 +349,8 @@ async def test_an_event_gets_all_that_the_price_of_its_call_depends_on() -> None
         money=money,
         estimator=TokenEstimator(),
         counter=NoTokenCounter(),
+        committer=RecordingCommitter(),
+        clock=SystemClock(),
     )
     purpose = CallPurpose(name="strong", lane="core:x", job_id="job_1")
     async with metered.complete(MODEL, None, PROMPT, purpose) as completion:

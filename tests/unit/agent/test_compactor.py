@@ -102,6 +102,8 @@ class World(ToldSession):
                 money=NoMoneyBudget(),
                 estimator=self.memory.token_estimator,
                 counter=NoTokenCounter(),
+                committer=self,
+                clock=SystemClock(),
             ),
             settings=self,
             session=self,

@@ -38,7 +38,8 @@ class UsageRecorded(WireModel):
     type: Literal["usage_recorded"] = "usage_recorded"
     turn_id: str | None
     """The turn or core job that made the call; None for a call of the session itself."""
-    purpose: Literal["session_summary"]
+    purpose: Literal["session_summary", "failed_call"]
+    """`failed_call`: a call that gave no usable output although the provider may bill it."""
     model: str
     prompt_tokens: int = 0
     completion_tokens: int = 0

@@ -150,7 +150,8 @@ class ModelConfig(WireModel):
     (Ollama, llama.cpp, LM Studio) or the model's name is that of one that sees, and PDFs for Claude, Gemini
     and GPT with the APIs `anthropic`, `gemini` and `openai-responses`."""
     max_completion_tokens: int | None = Field(default=None, ge=1)
-    """Maximum length of a completion, which a call reserves in the budget; default: the provider's limit."""
+    """Maximum tokens of a completion with its reasoning, which a call reserves in the budgets. Default: the
+    provider's limit; with a budget in money or the API `anthropic` 32,000, with `thinking_budget` added."""
     # Not strict, as above.
     fallback: tuple[Name, ...] = Field(default=(), strict=False)
     """Other models, used in this order while this one does not answer."""

@@ -187,7 +187,9 @@ class ReserveMoney(WireModel):
     prompt_tokens: int = Field(default=0, ge=0)
     """Estimate of the prompt."""
     completion_tokens: int = Field(default=0, ge=0)
-    """Limit or estimate of the completion."""
+    """The longest completion that the request would allow."""
+    least_completion_tokens: int | None = Field(default=None, ge=0)
+    """The shortest completion that is worth the call; None: only the longest one."""
     audio_seconds: float | None = Field(default=None, ge=0)
     """Duration, or the longest possible one, of the audio to transcribe."""
     characters: int | None = Field(default=None, ge=0)
@@ -201,6 +203,9 @@ class MoneyReserved(WireModel):
 
     reservation: str = ""
     """Empty if the call is not allowed."""
+    completion_tokens: int | None = None
+    """The longest completion that money was reserved for; the request sends it as its limit. None: it needs
+    none."""
     budget: MoneyBudget | None = None
     """The exhausted budget."""
     limit_micro_usd: int = 0
@@ -256,7 +261,8 @@ class CostLine(WireModel):
     unknown_tokens: int = 0
     """Tokens of those calls."""
     estimated_calls: int = 0
-    """Calls whose usage was lost in a crash; the sum contains the amounts that were reserved for them."""
+    """Calls without the provider's counts: stopped, cut off, lost in a crash, or of a provider that does not
+    count. The sum contains estimates for them."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0

@@ -1,8 +1,8 @@
 """Reservation of money at control before every call of a provider, if a budget in money is set.
 
 Control knows the prices and what other lanes and agents have spent. A reservation is settled by the event
-that has the call's usage; one whose call failed without being billed is released here. If a call is
-cancelled, or the agent dies, its reservation is charged by control: the provider may have billed it.
+that has the call's usage, also that of a failed or cancelled call that the provider may bill. One whose call
+failed without being billed is released here. If the agent dies, its reservation is charged by control.
 """
 
 import asyncio
@@ -76,8 +76,23 @@ class PlannedCall:
     """How long the call may take, with its retries."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    """The longest completion that the request would allow."""
+    least_completion_tokens: int | None = None
+    """The shortest completion that is worth the call; None: only the longest one."""
     audio_seconds: float | None = None
     characters: int | None = None
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Money that is reserved for one call."""
+
+    id: str = ""
+    """Empty: no budget in money is set."""
+    completion_tokens: int | None = None
+    """The limit that the request must send; None: it needs none."""
+    is_settled: bool = False
+    """Whether an event has the call's usage, so that the reservation is not released."""
 
 
 class DurableLog(Protocol):
@@ -91,8 +106,8 @@ class DurableLog(Protocol):
 class MoneyReserver(Protocol):
     """Reservation of money for calls of providers."""
 
-    def reserve(self, call: PlannedCall) -> AbstractAsyncContextManager[str]:
-        """Return the context of a call, which yields the id of its reservation."""
+    def reserve(self, call: PlannedCall) -> AbstractAsyncContextManager[Reservation]:
+        """Return the context of a call, which yields its reservation."""
         ...
 
 
@@ -100,9 +115,9 @@ class UnlimitedReservations:
     """No budget: every call is allowed."""
 
     @asynccontextmanager
-    async def reserve(self, call: PlannedCall) -> AsyncIterator[str]:
-        """Yield an empty text."""
-        yield ""
+    async def reserve(self, call: PlannedCall) -> AsyncIterator[Reservation]:
+        """Yield an empty reservation."""
+        yield Reservation()
 
 
 UNLIMITED = UnlimitedReservations()
@@ -125,25 +140,25 @@ class MoneyReservations:
         self._replication = replication
 
     @asynccontextmanager
-    async def reserve(self, call: PlannedCall) -> AsyncIterator[str]:
-        """Yield the id of a reservation for the call, or an empty text if no budget in money is set.
+    async def reserve(self, call: PlannedCall) -> AsyncIterator[Reservation]:
+        """Yield a reservation for the call; an empty one if no budget in money is set.
 
         Raises MoneyBudgetExceeded if a budget does not allow the call. A ChoirError inside the context
-        releases the reservation.
+        releases the reservation unless it is settled.
         """
         if not self._settings.current().settings.budgets.money:
-            yield ""
+            yield Reservation()
             return
         reservation = await self._reserve(call)
         try:
             yield reservation
         except ChoirError:
             # Empty if the limits were removed since: control then reserves nothing.
-            if reservation:
-                await self._release(reservation)
+            if reservation.id and not reservation.is_settled:
+                await self._release(reservation.id)
             raise
 
-    async def _reserve(self, call: PlannedCall) -> str:
+    async def _reserve(self, call: PlannedCall) -> Reservation:
         # Control knows a grant when its event is durable.
         await self._replication.durable(self._session.state.money_grant_rev)
         request = ReserveMoney(
@@ -152,6 +167,7 @@ class MoneyReservations:
             job_id=call.job_id,
             prompt_tokens=call.prompt_tokens,
             completion_tokens=call.completion_tokens,
+            least_completion_tokens=call.least_completion_tokens,
             audio_seconds=call.audio_seconds,
             characters=call.characters,
             hold_s=min(call.timeout_s + HOLD_MARGIN_S, MAX_HOLD_S),
@@ -160,7 +176,7 @@ class MoneyReservations:
         reserved = MoneyReserved.model_validate(answer, strict=False)
         if reserved.budget is not None:
             raise MoneyBudgetExceeded(reserved, reserved.budget)
-        return reserved.reservation
+        return Reservation(reserved.reservation, reserved.completion_tokens)
 
     async def _ask(self, call: PlannedCall, tool: str, arguments: JsonObject) -> JsonObject:
         """Return the tool's output; ask again until control and its database are available.

@@ -86,7 +86,8 @@ class CompactionModel:
         now, model = self._settings.current(), choice.config
         key, origin = now.secret(model.secret), model_id(model)
         job = next((job for job in self._session.state.jobs if job.lane == lane), None)
-        purpose = CallPurpose(name=choice.name, job_id=job.turn_id if job else None)
+        job_id = job.turn_id if job else None
+        purpose = CallPurpose(name=choice.name, event_lane=lane, turn_id=job_id, job_id=job_id)
         json_mode = now.settings.features.json_mode
         if json_mode and origin not in self._without_json_mode:
             prompt = Prompt(messages, json_only=True)

@@ -44,7 +44,6 @@ from choir_common.ids import new_id
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import ModelOutput, PromptNote, ProviderFields, ToolCall
 from choir_common.wire.model_config import InputKind
-from choir_common.wire.money import ModelUsage
 from choir_models.abilities import sees_pictures
 from choir_models.fallback import ABOUT_THE_PROMPT, CoolDowns, NamedModel, rate_failure
 from choir_models.model import (
@@ -240,8 +239,7 @@ class ModelCaller:
         call, text = self._running, self._drafts.shown_text
         if call is None or not text.strip() or self._arbiter.is_suspending:
             return False
-        self._record_stopped(call, text, f"{text.rstrip()}\n\n{note}")
-        return True
+        return self._record_stopped(call, f"{text.rstrip()}\n\n{note}")
 
     def record_unwritten(self, note: str, after_s: float) -> bool:
         """Record a note as the output of the edge lane's running call, if it has run for a time and written
@@ -254,30 +252,28 @@ class ModelCaller:
             return False
         if time.monotonic() - call.began < after_s:
             return False
-        self._record_stopped(call, "", note)
-        return True
+        return self._record_stopped(call, note)
 
-    def _record_stopped(self, call: _RunningCall, shown_text: str, text: str) -> None:
-        prompt_tokens, completion_tokens = self._model.estimate(call.prompt, shown_text, EDGE_LANE)
+    def _record_stopped(self, call: _RunningCall, text: str) -> bool:
+        spent = self._model.take_interrupted(EDGE_LANE)
+        if spent is None:
+            return False
         output = ModelOutput(
             turn_id=call.turn_id,
             text=text,
             model=call.model.config.model,
             finish_reason=INTERRUPTED,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
+            prompt_tokens=spent.prompt_tokens,
+            completion_tokens=spent.completion_tokens,
             duration_ms=round((time.monotonic() - call.began) * 1000, 3),
             read_rev=call.read_rev,
             # With the reservation, which would otherwise be charged as well.
-            usage=ModelUsage(
-                name=call.model.name,
-                counted=False,
-                reservation=self._model.reservation_of(EDGE_LANE),
-            ),
+            usage=spent.usage,
             notes=call.prompt.notes,
         )
         self._running = None
         self._arbiter.commit(EDGE_LANE, output, more_follows=True)
+        return True
 
     def explain(self, error: ModelFailed, lane: str) -> str:
         """Return a message for the user about a failure of a lane's model."""
@@ -340,6 +336,8 @@ class ModelCaller:
         purpose = CallPurpose(
             name=model.name,
             lane=work.lane,
+            event_lane=work.lane,
+            turn_id=work.turn_id,
             job_id=work.turn_id if isinstance(work, JobState) else None,
         )
         try:

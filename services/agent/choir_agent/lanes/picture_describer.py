@@ -99,7 +99,10 @@ class PictureDescriber:
         request = picture_message({"role": "user"}, INSTRUCTIONS, [PictureRef(path=path)])
         prompt = Prompt((system_message("You describe pictures."), request))
         purpose = CallPurpose(
-            name=model.name, job_id=work.turn_id if isinstance(work, JobState) else None
+            name=model.name,
+            event_lane=work.lane,
+            turn_id=work.turn_id,
+            job_id=work.turn_id if isinstance(work, JobState) else None,
         )
         event = PictureDescribed(turn_id=work.turn_id, path=path, model=model.config.model)
         key = self._settings.current().secret(model.config.secret)

@@ -10,7 +10,7 @@ from decimal import ROUND_DOWN, Decimal
 from zoneinfo import ZoneInfo
 
 from choir_common.clock import Clock
-from choir_common.wire.config import Budgets, ModelConfig
+from choir_common.wire.config import Budgets
 from choir_common.wire.model import format_log_time
 from choir_common.wire.money import (
     MICRO_USD,
@@ -19,16 +19,16 @@ from choir_common.wire.money import (
     ReserveMoney,
 )
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
-from choir_control.configuration.prices import PricedEntry, prices_of, provider_model
+from choir_control.configuration.prices import PricedEntry, provider_model
 from choir_control.money.budget_texts import (
     budget_question,
     may_be_granted,
     memory_notice,
     unknown_price_text,
 )
+from choir_control.money.call_costs import entry_of, highest_call_cost
 from choir_control.money.charges import TOTALS, zone_of
 from choir_control.money.periods import Period, period_of
-from choir_control.money.pricing import highest_cost, highest_speech_cost
 from choir_control.money.reservation_store import (
     BudgetScope,
     PlannedCharge,
@@ -60,6 +60,18 @@ class _Limit:
     period: Period | None
 
 
+@dataclass(frozen=True, slots=True)
+class _LimitUse:
+    """What a budget has been used for, and its limit in force, in US dollars."""
+
+    used: Decimal
+    total: Decimal
+
+    @property
+    def left(self) -> Decimal:
+        return self.total - self.used
+
+
 class MoneyBudgetService:
     """Reservations of money for calls of providers."""
 
@@ -73,30 +85,38 @@ class MoneyBudgetService:
     ) -> MoneyReserved:
         """Reserve the most that a call can cost, or return the budget that does not allow it.
 
+        If the money that is left does not pay for the longest completion, it is reserved for a shorter one.
         `reservation` is the idempotency key.
         """
         snapshot = self._configuration.current
         limits = self._limits(snapshot, spender, request.job_id)
         if not limits:
             return MoneyReserved()
-        entry = _entry(snapshot, request)
-        amount = None if entry is None else _estimate(entry, request)
-        if entry is None or amount is None:
+        entry = entry_of(snapshot.config, request)
+        cost = None if entry is None else highest_call_cost(entry, request)
+        if entry is None or cost is None:
             path = f"{_SECTIONS.get(request.kind, 'models')}.{request.name}"
             model = request.name if entry is None else provider_model(entry)
             text = unknown_price_text(limits[0].budget, path, model)
             return MoneyReserved(budget=limits[0].budget, text=text)
         async with self._store.transaction() as transaction:
-            if not await transaction.exists(reservation):
+            earlier_amount = await transaction.amount_of(reservation)
+            tokens = request.completion_tokens
+            if earlier_amount is not None:
+                tokens = cost.longest_completion(earlier_amount, tokens)
+            else:
                 for limit in limits:
-                    refusal = await self._check(
-                        transaction, snapshot, spender, request, limit, amount
-                    )
-                    if refusal is not None:
-                        return refusal
+                    use = await self._read_use(transaction, spender, request, limit)
+                    tokens = cost.longest_completion(use.left, tokens)
+                    if tokens < cost.least_completion:
+                        return _refusal(
+                            snapshot, spender, limit, use=use, needed=cost.of(cost.least_completion)
+                        )
                 row = self._row(snapshot, spender, request, entry)
-                await transaction.insert(reservation, row, amount)
-        return MoneyReserved(reservation=reservation)
+                await transaction.insert(reservation, row, cost.of(tokens))
+        return MoneyReserved(
+            reservation=reservation, completion_tokens=tokens if cost.per_token else None
+        )
 
     async def release(self, spender: Spender, reservation: str) -> None:
         """Give back the reservation of a call that was not billed."""
@@ -122,30 +142,19 @@ class MoneyBudgetService:
             limits.append(_Limit(budget, amount, zone, period_of(budget, now, zone)))
         return tuple(limits)
 
-    async def _check(
+    async def _read_use(
         self,
         transaction: ReservationTransaction,
-        snapshot: ConfigSnapshot,
         spender: Spender,
         request: ReserveMoney,
         limit: _Limit,
-        amount: Decimal,
-    ) -> MoneyReserved | None:
-        """Return the refusal, or None if the budget allows the amount."""
+    ) -> _LimitUse:
+        """Return what a budget has been used for, with calls in flight, and its limit with grants."""
         scope = BudgetScope(
             limit.budget, spender.session_id, spender.agent_id, request.job_id, limit.period
         )
         use = await transaction.read_use(scope)
-        used, total = use.spent + use.reserved, limit.amount + use.granted
-        if used + amount <= total:
-            return None
-        end = limit.period.end if limit.period else None
-        return MoneyReserved(
-            budget=limit.budget,
-            limit_micro_usd=int((total * MICRO_USD).to_integral_value(ROUND_DOWN)),
-            until=format_log_time(end.astimezone(UTC)) if end else "",
-            text=_refusal_text(snapshot, spender, limit, used=used, needed=amount, total=total),
-        )
+        return _LimitUse(use.spent + use.reserved, limit.amount + use.granted)
 
     def _row(
         self,
@@ -172,6 +181,19 @@ def _budgets(snapshot: ConfigSnapshot, spender: Spender) -> Budgets:
     if spender.agent_id is None:
         return snapshot.config.budgets
     return snapshot.budgets_for(spender.agent_id)
+
+
+def _refusal(
+    snapshot: ConfigSnapshot, spender: Spender, limit: _Limit, *, use: _LimitUse, needed: Decimal
+) -> MoneyReserved:
+    """Return the answer to a call that needs more than a budget has left."""
+    end = limit.period.end if limit.period else None
+    return MoneyReserved(
+        budget=limit.budget,
+        limit_micro_usd=int((use.total * MICRO_USD).to_integral_value(ROUND_DOWN)),
+        until=format_log_time(end.astimezone(UTC)) if end else "",
+        text=_refusal_text(snapshot, spender, limit, used=use.used, needed=needed, total=use.total),
+    )
 
 
 def _refusal_text(
@@ -208,32 +230,3 @@ def _path_of(snapshot: ConfigSnapshot, agent_id: str | None, budget: MoneyBudget
     agent = snapshot.config.agents.get(agent_id or "")
     is_own = agent is not None and getattr(agent.budgets, budget, None) is not None
     return f"agents.{agent_id}.budgets.{budget}" if is_own else f"budgets.{budget}"
-
-
-def _entry(snapshot: ConfigSnapshot, request: ReserveMoney) -> PricedEntry | None:
-    """Return the entry of config.json that a call uses."""
-    config = snapshot.config
-    match request.kind:
-        case "transcription":
-            return config.transcription.get(request.name)
-        case "speech":
-            return config.tts.get(request.name)
-        case "chat" | "memory" | "embedding":
-            return config.models.get(request.name)
-
-
-def _estimate(entry: PricedEntry, request: ReserveMoney) -> Decimal | None:
-    """Return the most that a call can cost, or None if its price is unknown."""
-    source = prices_of(entry)
-    if source is None:
-        return None
-    if isinstance(entry, ModelConfig):
-        return highest_cost(
-            source.prices,
-            request.prompt_tokens,
-            request.completion_tokens,
-            has_long_cache=entry.prompt_cache == "1h",
-        )
-    seconds = request.audio_seconds
-    audio_seconds = None if seconds is None else Decimal(repr(seconds))
-    return highest_speech_cost(source.prices, audio_seconds, request.characters)

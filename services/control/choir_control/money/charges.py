@@ -22,9 +22,9 @@ from choir_control.configuration.prices import (
 from choir_control.money.pricing import cost_of
 from choir_control.money.usage import ProviderUsage
 
-CostSource = Literal["config", "table", "free", "provider", "unknown", "reserved"]
-"""`provider`: the provider's own statement; `reserved`: the usage was lost in a crash, and the reserved
-amount is charged."""
+CostSource = Literal["config", "table", "free", "provider", "unknown", "estimated", "reserved"]
+"""`provider`: the provider's own statement; `estimated`: Choir's prices for estimated tokens; `reserved`: the
+usage was lost in a crash, and the reserved amount is charged."""
 TOTALS: frozenset[MoneyBudget] = frozenset({"total_usd_per_day", "total_usd_per_month"})
 """Budgets of all agents together."""
 
@@ -113,6 +113,8 @@ def _charge(config: Config, agent_id: str | None, usage: ProviderUsage, zone: Zo
     source: CostSource = "unknown" if price is None or computed is None else price.source
     if usage.billed_usd is not None:
         cost, source = usage.billed_usd, "provider"
+    elif computed and not usage.counted:
+        source = "estimated"
     return Charge(usage, agent_id, usage.at.astimezone(zone).date(), cost, computed, source)
 
 

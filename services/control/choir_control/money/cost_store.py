@@ -22,7 +22,7 @@ _SUMS = """
 sum(calls)::bigint AS calls, coalesce(sum(cost_usd), 0) AS cost_usd,
 coalesce(sum(calls) FILTER (WHERE cost_usd IS NULL), 0)::bigint AS unknown_calls,
 coalesce(sum(prompt_tokens + completion_tokens) FILTER (WHERE cost_usd IS NULL), 0)::bigint AS unknown_tokens,
-coalesce(sum(calls) FILTER (WHERE source = 'reserved'), 0)::bigint AS estimated_calls,
+coalesce(sum(calls) FILTER (WHERE source IN ('estimated', 'reserved')), 0)::bigint AS estimated_calls,
 sum(prompt_tokens)::bigint AS prompt_tokens, sum(cached_tokens)::bigint AS cached_tokens,
 sum(completion_tokens)::bigint AS completion_tokens, sum(reasoning_tokens)::bigint AS reasoning_tokens
 """

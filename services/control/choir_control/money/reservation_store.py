@@ -110,14 +110,13 @@ class ReservationTransaction:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def exists(self, reservation: str) -> bool:
-        """Return whether a reservation is stored, because its request is repeated."""
-        return bool(
-            await self._connection.fetchval(
-                "SELECT EXISTS (SELECT FROM choir_control.budget_reservations WHERE reservation = $1)",
-                reservation,
-            )
+    async def amount_of(self, reservation: str) -> Decimal | None:
+        """Return the amount of a reservation that is stored, because its request is repeated; else None."""
+        amount: Decimal | None = await self._connection.fetchval(
+            "SELECT amount_usd FROM choir_control.budget_reservations WHERE reservation = $1",
+            reservation,
         )
+        return amount
 
     async def read_use(self, scope: BudgetScope) -> BudgetUsage:
         """Return the use of a budget."""

@@ -57,6 +57,8 @@ class ProviderUsage:
     audio_seconds: Decimal | None = None
     characters: int | None = None
     billed_usd: Decimal | None = None
+    counted: bool = True
+    """Whether the provider counted the tokens; otherwise they are estimates."""
     reservation: str = ""
 
     @property
@@ -155,6 +157,7 @@ def _with_details(usage: ProviderUsage, details: ModelUsage) -> ProviderUsage:
         audio_output_tokens=_count(details.audio_output_tokens),
         image_tokens=_count(details.image_tokens),
         billed_usd=details.billed_usd,
+        counted=details.counted,
         reservation=_clean(details.reservation),
     )
 

@@ -13,10 +13,10 @@ import structlog
 
 from choir_common.errors import ChoirError, DeadlineExceeded, RateLimited, Unavailable
 from choir_common.wire.config import MemoryServiceConfig, ModelConfig
-from choir_memory.usage.budget import ModelBudget
+from choir_memory.usage.budget import ModelBudget, ReservedCall
 from choir_memory.usage.reporter import UsageReporter
 from choir_models.fallback import CoolDowns, NamedModel, call_first
-from choir_models.model import Completion, FailureCause, ModelFailed, Prompt
+from choir_models.model import UNKNOWN_OUTPUT, Completion, FailureCause, ModelFailed, Prompt
 from choir_models.registry import ModelRegistry
 
 log = structlog.get_logger("choir.memory.errands")
@@ -101,10 +101,23 @@ class ProviderLanguageModel:
 
     async def _ask(self, prompt: Prompt, model: NamedModel) -> Completion:
         key = self._keys.get(model.config.secret or "")
-        async with self._budget.reserve(model, prompt) as reservation:
-            completion = await self._models.think(model.config, key, prompt)
-        self._usage.add_completion(completion, model.name, reservation)
+        async with self._budget.reserve(model, prompt) as call:
+            try:
+                completion = await self._models.think(call.settings, key, call.prompt)
+            except ChoirError as error:
+                spent = call.meter.spent_by(error)
+                if spent is not None:
+                    self._report(model, call, spent)
+                raise
+            except asyncio.CancelledError:
+                # A search does not wait long. The provider had the request, and may bill it.
+                self._report(model, call, UNKNOWN_OUTPUT)
+                raise
+        self._report(model, call, completion)
         return completion
+
+    def _report(self, model: NamedModel, call: ReservedCall, completion: Completion) -> None:
+        self._usage.add_completion(call.settle(completion), model.name, call.reservation)
 
 
 class ConfiguredLanguageModel:

@@ -102,7 +102,7 @@ class SpeechSynthesizer:
             model=speech.voice.tts.model_id,
             audio_seconds=seconds,
             characters=len(speech.text),
-            reservation=reservation,
+            reservation=reservation.id,
         )
         return SpeechFile(path, draft.size, is_voice_note, usage)
 

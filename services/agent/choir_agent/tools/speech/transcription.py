@@ -93,7 +93,7 @@ class AudioTranscriber:
         )
         async with self._money.reserve(planned) as reservation:
             answer = await self._send(service, call, config.timeout_ms / 1000)
-        return _transcript(answer.json(service), binding, seconds, reservation)
+        return _transcript(answer.json(service), binding, seconds, reservation.id)
 
     def _read(self, path: str) -> tuple[bytes, float | None]:
         descriptor = self._workspace.open_file(path)
