@@ -47,8 +47,10 @@ def find_split_pairs(terms: Sequence[str], counts: Sequence[int]) -> list[int]:
     Text without spaces is searched by pairs. Such a pair says nothing about the query, and would count as its
     rarest term.
     """
-    known = [term for term, count in zip(terms, counts, strict=True) if count and is_pair(term)]
-    firsts, lasts = {term[0] for term in known}, {term[-1] for term in known}
+    present_pairs = [
+        term for term, count in zip(terms, counts, strict=True) if count and is_pair(term)
+    ]
+    firsts, lasts = {term[0] for term in present_pairs}, {term[-1] for term in present_pairs}
     return [
         at
         for at, (term, count) in enumerate(zip(terms, counts, strict=True))
