@@ -1,8 +1,7 @@
 """S27: cgroups of agents and calls, in the real tree of cgroup version 2 where this host lets us make one.
 
-On some hosts the controllers belong to version 1. That the kernel enforces the limits is tested where a part
-of the tree is delegated (docs/development/test-cgroup-limits.md). Elsewhere the files with limits are in a
-fake tree, and membership, killing and removal are tested with the kernel.
+On some hosts the controllers belong to version 1. The files with limits are therefore in a fake tree here;
+membership, killing and removal are tested with the kernel. `cgroup_limits.py` tests that it enforces limits.
 """
 
 import os
@@ -22,7 +21,6 @@ from choir_control.agents.runtimes.process.cgroups import (
     AgentLimits,
     CgroupError,
     find_own,
-    find_own_delegated,
 )
 from tests.security.runtimes.confined import confining
 from tests.security.runtimes.confined_calls import (
@@ -32,12 +30,10 @@ from tests.security.runtimes.confined_calls import (
     run_confined,
     unsupported,
 )
-from tests.security.runtimes.test_call_domains import BOMB, HOARD
 
 UNLIMITED = CallLimits(memory=0, processes=0)
 HOME = Path("/home/of/choir")
 LIMITS = AgentLimits(memory=8 << 30, processes=2_048, cpus=1)
-MIB = 1 << 20
 
 
 @pytest.fixture
@@ -59,20 +55,6 @@ def base() -> Iterator[Path]:
     for directory in sorted((path for path in base.rglob("*") if path.is_dir()), reverse=True):
         directory.rmdir()
     base.rmdir()
-
-
-@pytest.fixture
-def limited() -> Iterator[AgentCgroups]:
-    """Use the cgroup that is delegated to this process, as control does; skip without one."""
-    try:
-        groups = AgentCgroups(find_own_delegated(), Path(f"/home/of/test-{os.getpid()}"))
-        groups.prepare()
-    except CgroupError as error:
-        pytest.skip(f"LOUD: limits that the kernel enforces cannot be tested here: {error}")
-    yield groups
-    agents = groups.create("main", LIMITS).parent
-    groups.remove("main")
-    agents.rmdir()
 
 
 def members(group: Path) -> list[int]:
@@ -161,58 +143,6 @@ async def test_without_a_delegated_group_the_check_is_named_with_the_reason(tmp_
             "tool calls are limited by a check four times a second, and their processor time by "
             f"priority only: {tmp_path} has no controller memory"
         )
-
-
-@pytest.mark.parametrize(
-    ("script", "limit", "reason"),
-    [
-        (BOMB, "processes=100", "it had more than 100 processes"),
-        (HOARD, f"memory={80 * MIB}", "it used more than 80 MiB of memory"),
-        ("kept = b'x' * 400_000_000", f"memory={80 * MIB}", "it used more than 80 MiB of memory"),
-    ],
-    ids=["processes", "memory of several", "memory of one"],
-)
-def test_the_kernel_ends_a_call_at_its_limit_and_the_next_one_works(
-    limited: AgentCgroups, script: str, limit: str, reason: str
-) -> None:
-    agent = limited.create("main", LIMITS)
-    code = f"""
-_, reply = end(start({script!r}))
-print(json.dumps([reply.excess, reply.exit_code, end(start('print(1)'))[0]]))
-"""
-    host = Host(newest_landlock(), root=IS_ROOT)
-    if cause := unsupported(host):
-        pytest.skip(cause)
-    assert run_confined(host, code, limit, options=("--cgroup", str(agent))) == [
-        reason,
-        None,
-        "1\n",
-    ]
-
-
-BUSY = """
-import os, time
-os.fork()
-end = time.monotonic() + 3
-while time.monotonic() < end:
-    pass
-"""
-
-
-def test_the_kernel_gives_an_agent_no_more_than_its_processor_time(limited: AgentCgroups) -> None:
-    if not limited.limits_cpu:
-        pytest.skip("LOUD: the controller cpu is not delegated")
-    host = Host(newest_landlock(), root=IS_ROOT)
-    if cause := unsupported(host):
-        pytest.skip(cause)
-    agent = limited.create("main", AgentLimits(memory=8 << 30, processes=2_048, cpus=0.25))
-    code = f"end(start({BUSY!r})); print(1)"
-    assert run_confined(host, code, options=("--cgroup", str(agent))) == 1
-    lines = (agent / "cpu.stat").read_text().splitlines()
-    spent = {name: int(number) for name, number in (line.split() for line in lines)}
-    assert spent["nr_throttled"] > 0
-    # What exceeds the share in one period is missing in the next.
-    assert spent["usage_usec"] <= (spent["nr_periods"] + 2) * 25_000
 
 
 def fake_group(place: Path, files: dict[str, str]) -> int:
