@@ -1,5 +1,7 @@
 """What memory lays beside a user's message: wishes, what the words name, what is clearly about them."""
 
+import asyncio
+import dataclasses
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -7,10 +9,12 @@ from uuid import UUID
 from choir_common.clock import SystemClock
 from choir_common.wire.memory_collections import AddDocument
 from choir_common.wire.memory_recall import ReadReminders, Reminder
+from choir_common.wire.memory_search import MemoryHits, MemoryQuery
 from choir_memory.documents.erase_store import erase_documents, erase_references
 from choir_memory.facts.extraction import ExtractionTask
 from choir_memory.reminders.service import MAX_REMINDER_CHARS, ReminderService
 from choir_memory.schema.store import agent_transaction, resume_service_role
+from choir_memory.search.service import SearchService
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import answer, propose
 from tests.service.memory.folder_services import make_folder_services
@@ -100,6 +104,31 @@ async def test_the_question_in_a_rambling_message_brings_its_answer(room: Room) 
         "Explain the difference between a lake and a pond in two sentences."
     )
     assert [one.session_id for one in await told(room, rambling)] == ["s1"]
+
+
+class SlowSearch(SearchService):
+    """A search that takes longer than the time for all clauses."""
+
+    async def query(self, query: MemoryQuery) -> MemoryHits:
+        await asyncio.sleep(0.05)
+        return await super().query(query)
+
+
+async def test_a_slow_search_brings_what_was_found_until_the_deadline(room: Room) -> None:
+    await remember(room, "s1", 0, "The blue kite lies in the attic.", origin="user", trust=70)
+    parts = {part.name: getattr(room.recall, part.name) for part in dataclasses.fields(room.recall)}
+    reminding = ReminderService(
+        database=room.database,
+        spaces=room.spaces,
+        search=SlowSearch(**parts),
+        clock=SystemClock(),
+    )
+    text = "Where is my kite? The soup of the canteen is salty. The radio plays old jazz songs."
+    request = {"agent_id": "main", "session_id": "now", "text": text}
+    hurried = await reminding.remind(ReadReminders(**request, deadline_ms=10))
+    assert [one.session_id for one in hurried.reminders] == ["s1"] and len(hurried.receipts) == 1
+    patient = await reminding.remind(ReadReminders(**request, deadline_ms=9_000))
+    assert len(patient.receipts) == 3
 
 
 async def test_small_talk_is_not_searched(room: Room) -> None:

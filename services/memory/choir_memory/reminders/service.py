@@ -134,11 +134,17 @@ class ReminderService:
     async def _search_clauses(
         self, request: ReadReminders, stores: Collection[Store]
     ) -> _SearchResults:
-        """Return the relevant hits of each clause in each store, best first."""
+        """Return the relevant hits of each clause in each store, best first.
+
+        No further clause is searched after the deadline: late reminders would be none.
+        """
         results = _SearchResults()
         clauses = clauses_to_search(request.text)
         deadline_ms = max(MIN_DEADLINE_MS, request.deadline_ms // max(1, len(clauses)))
+        end = self.clock.monotonic() + request.deadline_ms / 1000
         for clause in clauses:
+            if results.receipts and self.clock.monotonic() > end:
+                break
             queries = _queries(request, clause.text, stores, deadline_ms)
             answers = await asyncio.gather(*(self.search.query(query) for query in queries))
             results.receipts += [answer.receipt_id for answer in answers if answer.receipt_id]
