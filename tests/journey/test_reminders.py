@@ -49,5 +49,6 @@ async def test_the_next_session_knows_what_was_said_without_being_told_to_look(
         (second,) = sessions - {first}
         told = [parse_payload(event) for event in await read_log(stack, second)]
     reminded = [payload for payload in told if isinstance(payload, RemindersAdded)]
-    assert [[one.text for one in each.reminders] for each in reminded] == [[KITE]]
-    assert reminded[0].reminders[0].session_id == first
+    # a neighbour of what was found may come behind it, because answers stand beside questions
+    assert [each.reminders[0].text for each in reminded] == [KITE]
+    assert {one.session_id for one in reminded[0].reminders} == {first}
