@@ -1,4 +1,4 @@
-"""S27: the kernel enforces the limits of cgroups, of which a part (version 2) must be delegated to pytest.
+"""S27: the kernel enforces limits of cgroups; a part of the tree (version 2) must be delegated to pytest.
 
 Not a part of `make test`, because few test machines delegate the controllers memory, pids and cpu.
 docs/development/test-cgroup-limits.md says how to run it.
