@@ -414,8 +414,11 @@ class SearchService:
 
 
 def _default_floor(query: MemoryQuery, ranking: Sequence[RankedDocument]) -> float | None:
-    """Return the score below which hits are left out by default; None for all."""
-    if query.store != "knowledge" or not ranking or ranking[0].score <= 0:
+    """Return the score below which hits are left out by default; None for all.
+
+    An expanded query asks for documents that have little in common with its words.
+    """
+    if query.store != "knowledge" or query.expand or not ranking or ranking[0].score <= 0:
         return None
     return KNOWLEDGE_FLOOR * ranking[0].score
 
