@@ -112,10 +112,12 @@ def test_the_reason_of_an_ending_is_told_once_and_soon() -> None:
     clock = SetClock()
     told = KillReasons(clock)
     told.record("too fat")
+    assert told.has_recent
     assert (told.pop_recent(), told.pop_recent()) == ("too fat", None)
+    assert not told.has_recent
     told.record("too fat")
     clock.seconds += 60
-    assert told.pop_recent() is None
+    assert not told.has_recent and told.pop_recent() is None
 
 
 async def test_no_agent_takes_every_turn() -> None:

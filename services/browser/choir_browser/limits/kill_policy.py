@@ -112,6 +112,11 @@ class KillReasons:
         """Record the reason of a kill that happens now."""
         self._last.append((self._clock.monotonic(), why))
 
+    @property
+    def has_recent(self) -> bool:
+        """Whether a page was killed a moment ago and its crash was not reported yet."""
+        return any(self._clock.monotonic() - at <= REASON_VALID_S for at, _ in self._last)
+
     def pop_recent(self) -> str | None:
         """Return the reason of a recent kill and remove it, or None."""
         while self._last:

@@ -125,9 +125,9 @@ class ChromiumContext:
         except Error as error:
             # A failed load shows an error page a moment later, which would interrupt the next
             # navigation, so the tab is closed. A download leaves its tab unchanged.
-            sound = is_download(error)
-            if is_gone(error):
+            if is_gone(error) or await tab.has_crashed():
                 raise Unavailable(await tab.crash_reason()) from error
+            sound = is_download(error)
             raise translate_error(error, subject) from error
         except ChoirError as error:
             sound = isinstance(error, _HARMLESS)

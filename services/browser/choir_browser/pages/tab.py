@@ -39,6 +39,7 @@ MAX_NOTE_CHARS = 300
 
 # From the end of a page's process until Playwright reports the crash.
 CRASH_REPORT_TIMEOUT_S = 1.0
+KILL_REPORT_TIMEOUT_S = 5.0
 # Dialogs without a delay in one action; further ones are answered with a pause.
 MAX_QUICK_DIALOGS = 3
 DIALOG_PAUSE_S = 0.3
@@ -103,6 +104,17 @@ class Tab:
         """Return the pending notes and clear them."""
         notes, self._notes = tuple(self._notes), []
         return notes
+
+    async def has_crashed(self) -> bool:
+        """Return whether its process is gone; wait for the report of the crash if a page was just killed.
+
+        Chromium aborts a page load before it reports that the page's process was killed.
+        """
+        if self._kill_reasons.has_recent:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(KILL_REPORT_TIMEOUT_S):
+                    await self.crashed.wait()
+        return self.crashed.is_set()
 
     async def crash_reason(self) -> str:
         """Return the reason why the page is gone."""
