@@ -39,6 +39,7 @@ MAX_NOTE_CHARS = 300
 
 # From the end of a page's process until Playwright reports the crash.
 CRASH_REPORT_TIMEOUT_S = 1.0
+# The same after a kill by Choir, which a busy machine reports late.
 KILL_REPORT_TIMEOUT_S = 5.0
 # Dialogs without a delay in one action; further ones are answered with a pause.
 MAX_QUICK_DIALOGS = 3
