@@ -15,9 +15,9 @@ from choir_browser.blobs.store import BlobStore
 from choir_browser.pages import page_actions
 from choir_browser.pages.downloads import DownloadedFile, DownloadInterceptor
 from choir_browser.pages.error_translation import (
+    NavigationInterrupted,
     is_download,
     is_gone,
-    is_interrupted,
     translate_error,
 )
 from choir_browser.pages.renderer_processes import renderer_pids
@@ -80,14 +80,11 @@ class ChromiumContext:
                     tab = self._tabs.require_current(lane)
             try:
                 return await self._run_in_tab(lane, tab, action, timeout_s)
-            except Unavailable as error:
-                if not is_interrupted(error.__cause__):
+            except NavigationInterrupted:
+                if not isinstance(action, OpenPage):
                     raise
-            # The page kept navigating and stopped our navigation. Its tab is closed now, so try
-            # again in another.
-            return await self._run_in_tab(
-                lane, await self._tabs.get_or_open(lane), action, timeout_s
-            )
+                tab = await self._tabs.get_or_open(lane)  # the other is closed now
+            return await self._run_in_tab(lane, tab, action, timeout_s)
 
     def lane_urls(self) -> dict[str, str]:
         """Return each lane's URL."""

@@ -26,6 +26,10 @@ _ELSEWHERE = (
 CRASHED = "The browser or the page crashed; it is restarted at the next call."
 
 
+class NavigationInterrupted(Unavailable):
+    """Another navigation, or a change of the machine's network, stopped the requested one."""
+
+
 def is_gone(error: Exception) -> bool:
     """Return whether the page, its context or the whole browser no longer exists."""
     return any(sign in str(error) for sign in _GONE)
@@ -34,11 +38,6 @@ def is_gone(error: Exception) -> bool:
 def is_download(error: Exception) -> bool:
     """Return whether the opened URL was a file, in which case the previous page is still shown."""
     return "Download is starting" in str(error) or "ERR_ABORTED" in str(error)
-
-
-def is_interrupted(error: BaseException | None) -> bool:
-    """Return whether the current page started another navigation and thereby stopped the requested one."""
-    return _INTERRUPTED in str(error)
 
 
 def has_navigated_away(error: Exception) -> bool:
@@ -52,8 +51,11 @@ def translate_error(error: Error, what: str) -> ChoirError:
         return DeadlineExceeded(f"{what} did not load in time.")
     if is_gone(error):
         return Unavailable(CRASHED)
-    if is_interrupted(error):
-        return Unavailable(f"The page before {what} kept navigating; its tab was closed.")
+    if _INTERRUPTED in str(error):
+        return NavigationInterrupted(f"The page before {what} kept navigating; its tab was closed.")
+    if "ERR_NETWORK_CHANGED" in str(error):
+        # Chromium ends all loads whenever an interface comes or goes, such as a container's.
+        return NavigationInterrupted(f"{what}: the network changed while it loaded.")
     if has_navigated_away(error):
         return Unavailable(f"{what} kept navigating while it was read; its tab was closed.")
     code = _NET.search(str(error))

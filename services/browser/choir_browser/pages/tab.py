@@ -14,7 +14,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from choir_browser.egress.proxy import GUARD_HEADER
 from choir_browser.limits.kill_policy import KillReasons
-from choir_browser.pages.error_translation import CRASHED, net_error_text
+from choir_browser.pages.error_translation import CRASHED, NavigationInterrupted, net_error_text
 from choir_browser.pages.filenames import url_origin
 from choir_browser.pages.script import PageContent, PageScript
 from choir_common.errors import Forbidden, InvalidRequest, NotFound, Unavailable
@@ -160,6 +160,10 @@ class Tab:
         )
         if response is None and not self.url:
             raise InvalidRequest(f"{url} returned no page.")
+        if response is None and "#" not in url:
+            # Only a jump within a page has no response: Chromium dropped this load for one of the
+            # page before.
+            raise NavigationInterrupted(f"The page before {url} kept navigating.")
         self._answer = response
         await self._judge(url)
         await self._settle("load")
@@ -201,6 +205,8 @@ class Tab:
         if len(reading.text) < SPARSE_CHARS and reading.scripted and not visible_only:
             await self._settle("networkidle")
             reading = await self._read(full_page, visible_only)
+        if not self.url:
+            raise NavigationInterrupted("The page went on to one that could not be loaded.")
         if reading.left_out:
             self.add_note(
                 "Navigation, headers and footers are omitted; `read` with `whole` shows them."
