@@ -16,9 +16,9 @@ from choir_gateway import VERSION
 from choir_gateway.api.http_app import TokenReceiver, make_bus_endpoints, make_gateway_app
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
-from choir_gateway.channels.console.spool import FileSpool, SpoolLimits
 from choir_gateway.channels.factories import make_channel_factories
 from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from choir_gateway.control_files import ControlFileClient
 from choir_gateway.settings import GatewaySecrets, GatewaySettings
 
@@ -38,13 +38,18 @@ async def run_gateway(
     bus = Bus(settings.nats_url, secrets.nats_key, "gateway")
     control = NatsControlClient(bus, new_id("gw"))
     files = ControlFileClient(settings.control, secrets.gateway_token)
-    console = ConsoleChannel(control, _spool(settings), files)
+    spool = _spool(settings)
+    console = ConsoleChannel(control, spool, files)
     conversations = ConversationDirectory()
     registry = ChannelRegistry(
         control=control,
         conversations=conversations,
         factories=make_channel_factories(
-            control=control, files=files, conversations=conversations, console=console
+            control=control,
+            files=files,
+            conversations=conversations,
+            console=console,
+            spool=spool,
         ),
         secrets=secrets.secrets,
     )

@@ -22,6 +22,7 @@ from choir_common.wire.messages import (
     GatewayBinding,
     OutboundMessage,
 )
+from choir_common.wire.model import WireModel
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.interface import (
     Channel,
@@ -102,12 +103,14 @@ class ChannelRegistry:
         """
         return self._channel(gateway).open_file(ref)
 
-    async def store_update(self, gateway: str, body: bytes, secret: str) -> None:
-        """Store an update that a messenger sent to a gateway's webhook.
+    async def store_update(
+        self, gateway: str, body: bytes, headers: Mapping[str, str]
+    ) -> WireModel | None:
+        """Store an update that a messenger sent to a gateway's webhook; return the response.
 
         Raises NotFound for an unknown gateway, and the errors of the channel.
         """
-        await self._channel(gateway).take_update(body, secret)
+        return await self._channel(gateway).take_update(body, headers)
 
     def gateway_of(self, dm: str) -> str:
         """Return the gateway of a DM."""
@@ -234,7 +237,12 @@ class ChannelRegistry:
             )
             log.error("bot without a secret", gateway=gateway.name, secret=absent)
             return
-        channel = self._factories[gateway.type].make(gateway, secrets)
+        try:
+            channel = self._factories[gateway.type].make(gateway, secrets)
+        except ValueError as error:
+            self._missing[gateway.name] = f"The gateway {gateway.name!r} cannot start: {error}"
+            log.error("channel not started", gateway=gateway.name, error=str(error))
+            return
         self._channels[gateway.name] = channel
         self._tasks[gateway.name] = tasks.create_task(channel.run(), name=f"channel {gateway.name}")
 

@@ -14,8 +14,8 @@ from choir_common.wire.messages import ChannelTable, DmBinding, Empty, ReadChann
 from choir_gateway import channel_registry
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleChannelFactory
-from choir_gateway.channels.console.spool import FileSpool, SpoolLimits
 from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from choir_gateway.control_files import ControlFileClient
 from choir_local.nats import EmbeddedNats
 from tests.service.control.world import until

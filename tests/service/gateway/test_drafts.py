@@ -13,7 +13,7 @@ from choir_common.wire.activity import DmActivity, Draft, Idle
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import ChannelTable, OutboundMessage
 from choir_gateway.channels.console.channel import ConsoleChannel
-from choir_gateway.channels.console.spool import FileSpool, SpoolLimits
+from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from choir_testing.fake_control_inbox import FakeControlClient
 from choir_testing.fake_outbox_files import FakeOutboxFiles
 from choir_testing.telegram import Delay, ErrorResponse, TooManyRequests

@@ -15,9 +15,9 @@ from choir_common.wire.messages import DmBinding, GatewayBinding
 from choir_gateway.api.http_app import make_bus_endpoints
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
-from choir_gateway.channels.console.spool import FileSpool, SpoolLimits
 from choir_gateway.channels.factories import make_channel_factories
 from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from choir_gateway.control_files import ControlFileClient
 from choir_local.nats import EmbeddedNats
 from tests.service.control.world import until
@@ -26,14 +26,19 @@ from tests.service.gateway.echo_channel.channel import EchoChannelFactory
 from tests.support.bus import BUS_KEY
 
 ECHO = ChannelProperties(
-    label="Echo", needs_token=False, has_webhook=False, uses_choir_api=False, is_idempotent=False
+    label="Echo",
+    needs_token=False,
+    needs_address=False,
+    has_webhook=False,
+    uses_choir_api=False,
+    is_idempotent=False,
 )
 
 
 async def test_a_new_channel_type_receives_and_sends_messages(
     nats: EmbeddedNats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ValidationError, match="Input should be 'telegram' or 'console'"):
+    with pytest.raises(ValidationError, match="Input should be 'telegram', 'console' or 'webhook'"):
         GatewayConfig.model_validate({"type": "echo"})
     monkeypatch.setitem(CHANNEL_TYPES, "echo", ECHO)
     assert GatewayConfig.model_validate({"type": "echo"}).channel is ECHO
@@ -51,7 +56,11 @@ async def test_a_new_channel_type_receives_and_sends_messages(
         spool = FileSpool(tmp_path, SpoolLimits(1_000, 1_000, timedelta(days=1)))
         console = ConsoleChannel(control, spool, files)
         factories = make_channel_factories(
-            control=control, files=files, conversations=conversations, console=console
+            control=control,
+            files=files,
+            conversations=conversations,
+            console=console,
+            spool=spool,
         )
         echo = factories["echo"] = EchoChannelFactory(control, conversations)
         registry = ChannelRegistry(
@@ -87,6 +96,7 @@ def test_each_channel_type_has_a_factory(tmp_path: Path) -> None:
         files=files,
         conversations=ConversationDirectory(),
         console=ConsoleChannel(control, spool, files),
+        spool=spool,
     )
     assert factories.keys() == CHANNEL_TYPES.keys(), (
         "give each type a row in choir_common/wire/channel_types.py and "

@@ -61,6 +61,7 @@ def test_a_sound_configuration_has_no_faults() -> None:
         ({"dms": {}}, "agents.main.defaults.dm"),
         ({"gateways": {}}, "dms.d.gateway"),
         ({"gateways": {"g": {"type": "telegram"}}}, "gateways.g.secret"),
+        ({"gateways": {"g": {"type": "webhook", "secret": "s"}}}, "gateways.g.api_url"),
         (
             {
                 "gateways": {

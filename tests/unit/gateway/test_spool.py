@@ -10,7 +10,7 @@ import pytest
 
 from choir_common.errors import NotFound, TooLarge, Unavailable
 from choir_common.wire.attachments import Attachment
-from choir_gateway.channels.console.spool import FileSpool, SpoolLimits
+from choir_gateway.channels.spool import FileSpool, SpoolLimits
 
 FILE = Attachment(name="a", kind="document", ref="none")
 KEPT = timedelta(days=1)

@@ -30,6 +30,13 @@ WEBHOOK_SECRET = APIKeyHeader(
     description="The secret token that was registered with the webhook.",
     auto_error=False,
 )
+WEBHOOK_SIGNATURE = APIKeyHeader(
+    name="webhook-signature",
+    scheme_name="webhookSignature",
+    description="The signature of the request by the gateway's secret, with `webhook-id` and "
+    "`webhook-timestamp`, as in the Standard Webhooks specification.",
+    auto_error=False,
+)
 LOCAL_REF, COMPONENT_REF = "#/$defs/", "#/components/schemas/"
 
 

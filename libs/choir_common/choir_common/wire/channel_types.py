@@ -19,6 +19,8 @@ class ChannelProperties:
     """The name for users, within a sentence."""
     needs_token: bool
     """Its gateways need a secret with a token."""
+    needs_address: bool
+    """Its gateways need `api_url`."""
     has_webhook: bool
     """Its gateways may receive updates by webhook."""
     uses_choir_api: bool
@@ -33,6 +35,7 @@ CHANNEL_TYPES: dict[str, ChannelProperties] = {
     "telegram": ChannelProperties(
         label="Telegram",
         needs_token=True,
+        needs_address=False,
         has_webhook=True,
         uses_choir_api=False,
         is_idempotent=False,
@@ -40,9 +43,18 @@ CHANNEL_TYPES: dict[str, ChannelProperties] = {
     "console": ChannelProperties(
         label="the console",
         needs_token=False,
+        needs_address=False,
         has_webhook=False,
         uses_choir_api=True,
         is_idempotent=True,
+    ),
+    "webhook": ChannelProperties(
+        label="a webhook",
+        needs_token=True,
+        needs_address=True,
+        has_webhook=False,
+        uses_choir_api=False,
+        is_idempotent=False,
     ),
 }
 

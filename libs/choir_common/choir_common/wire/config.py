@@ -183,16 +183,19 @@ class WebhookConfig(WireModel):
 
 
 class GatewayConfig(WireModel):
-    """A channel instance: a Telegram bot (its token is the secret) or the console."""
+    """A channel instance: a Telegram bot, a program behind a webhook, or the console."""
 
     type: ChannelType
     """The type of channel."""
     secret: Name | None = None
-    """The name of the secret with the bot's token; the console has none."""
+    """The name of the secret with the bot's token, or with the key of a webhook's signatures; the console has
+    none."""
     api_url: str | None = None
-    """Base URL of the Bot API; only needed for a self-hosted Bot API server."""
+    """`telegram`: base URL of the Bot API; only needed for a self-hosted Bot API server. `webhook`: the
+    address that gets the messages."""
     webhook: WebhookConfig | None = None
-    """Use a webhook. Without it the gateway polls for updates, which needs no public address."""
+    """Use a webhook for a Telegram bot. Without it the gateway polls for updates, which needs no public
+    address."""
 
     @property
     def channel(self) -> ChannelProperties:
@@ -212,7 +215,7 @@ class DmConfig(WireModel):
     gateway: Name
     """A name in `gateways`."""
     user_id: str
-    """The user's id on that channel; Telegram's are numbers, as text."""
+    """The user's id on that channel; Telegram's are numbers, as text. A webhook's program chooses them."""
     admin: bool = False
     """Whether this user may decide approvals and give admin commands."""
     timezone: TimeZone | None = None

@@ -115,8 +115,13 @@ def _channels(config: Config) -> Iterator[str]:
     for name, gateway in config.gateways.items():
         if gateway.channel.needs_token and gateway.secret is None:
             yield (
-                f"gateways.{name}.secret: a {gateway.type} gateway needs the name of the secret that "
-                "holds its bot token"
+                f"gateways.{name}.secret: a {gateway.type} gateway needs the name of the secret with "
+                "its token"
+            )
+        if gateway.channel.needs_address and gateway.api_url is None:
+            yield (
+                f"gateways.{name}.api_url: a {gateway.type} gateway needs the address that gets its "
+                "messages"
             )
         if gateway.webhook is not None and not gateway.channel.has_webhook:
             yield (

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
-from choir_common.errors import InvalidRequest, Unauthorized
-from choir_common.http.openapi import GATEWAY_TOKEN, WEBHOOK_SECRET
-from choir_common.http.service_app import make_service_app
+from choir_common.errors import InvalidRequest, NotFound, Unauthorized
+from choir_common.http.openapi import GATEWAY_TOKEN, WEBHOOK_SECRET, WEBHOOK_SIGNATURE
+from choir_common.http.service_app import LargeBodyRoute, make_service_app
 from choir_common.redactor import Redactor
 from choir_common.wire.config_api import BotTokens
 from choir_common.wire.erasure import DmFilesErased, EraseDmFiles
@@ -27,10 +27,14 @@ from choir_gateway import VERSION
 from choir_gateway.api.console import large_body_routes, make_console_router
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
+from choir_gateway.channels.webhook.payloads import UpdateAnswer
 from choir_gateway.control_files import ControlFileClient
 
 # The limit of a message (100,000 characters) as UTF-8, with JSON around it.
 MAX_BODY_BYTES = 512 * 1024
+# A message with files, which are in base64. The signature is known to be valid only when all was read.
+MAX_WEBHOOK_BYTES = 8_000_000
+WEBHOOK_TIMEOUT_S = 60.0
 OCTETS = "application/octet-stream"
 
 
@@ -86,7 +90,10 @@ def make_gateway_app(
         VERSION,
         GatewayReadiness(bus, registry),
         max_body_bytes=MAX_BODY_BYTES,
-        large_bodies=large_body_routes(console.spool.limits.file_bytes),
+        large_bodies=(
+            *large_body_routes(console.spool.limits.file_bytes),
+            LargeBodyRoute("POST", r"/webhook/[^/]+", MAX_WEBHOOK_BYTES, WEBHOOK_TIMEOUT_S),
+        ),
     )
     token_scheme = Depends(GATEWAY_TOKEN)
     for_control = [Depends(_admit_control(control_token)), token_scheme]
@@ -136,17 +143,22 @@ def _file_routes(registry: ChannelRegistry) -> APIRouter:
 
 
 def _webhook_routes(registry: ChannelRegistry) -> APIRouter:
-    """Return the router for Telegram: the only one open to strangers, protected by the bot's secret."""
+    """Return the router of the webhooks: the only one open to strangers, protected by secrets."""
     router = APIRouter(tags=["webhooks"])
 
-    @router.post("/telegram/{gateway}")
-    async def take_update(
-        gateway: str, request: Request, secret: Annotated[str | None, Depends(WEBHOOK_SECRET)]
-    ) -> Response:
+    @router.post("/telegram/{gateway}", dependencies=[Depends(WEBHOOK_SECRET)])
+    async def take_telegram_update(gateway: str, request: Request) -> Response:
         """Store an update. It is durable when this returns 200; otherwise Telegram repeats it."""
-        body = await request.body()
-        await registry.store_update(gateway, body, secret or "")
+        await registry.store_update(gateway, await request.body(), request.headers)
         return Response()
+
+    @router.post("/webhook/{gateway}", dependencies=[Depends(WEBHOOK_SIGNATURE)])
+    async def take_program_update(gateway: str, request: Request) -> UpdateAnswer:
+        """Store an update of a program. It is durable when this returns 200; otherwise repeat it."""
+        answer = await registry.store_update(gateway, await request.body(), request.headers)
+        if not isinstance(answer, UpdateAnswer):
+            raise NotFound(f"The gateway {gateway[:64]!r} is not of type webhook.")
+        return answer
 
     return router
 

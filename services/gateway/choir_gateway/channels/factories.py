@@ -6,7 +6,9 @@ The properties of the types are in `choir_common.wire.channel_types`.
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleChannelFactory
 from choir_gateway.channels.interface import ChannelFactory, ConversationDirectory
+from choir_gateway.channels.spool import FileSpool
 from choir_gateway.channels.telegram.factory import TelegramChannelFactory
+from choir_gateway.channels.webhook.factory import WebhookChannelFactory
 
 
 def make_channel_factories(
@@ -15,9 +17,13 @@ def make_channel_factories(
     files: OutboxFilesClient,
     conversations: ConversationDirectory,
     console: ConsoleChannel,
+    spool: FileSpool,
 ) -> dict[str, ChannelFactory]:
     """Return the factory of each channel type."""
     return {
         "telegram": TelegramChannelFactory(control, files, conversations),
         "console": ConsoleChannelFactory(console),
+        "webhook": WebhookChannelFactory(
+            control=control, files=files, conversations=conversations, spool=spool
+        ),
     }

@@ -1,6 +1,6 @@
 """The interfaces of a channel and its factory, and the directory of the configured conversations."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,6 +13,7 @@ from choir_common.wire.messages import (
     GatewayBinding,
     OutboundMessage,
 )
+from choir_common.wire.model import WireModel
 from choir_common.wire.operator import ComponentStatus
 
 
@@ -35,11 +36,11 @@ class Channel(Protocol):
         """Yield the bytes of a file that a user sent; raises as `choir_common.clients.gateway`."""
         ...
 
-    async def take_update(self, body: bytes, secret: str) -> None:
-        """Store an update from the channel's webhook; returns once it is durable.
+    async def take_update(self, body: bytes, headers: Mapping[str, str]) -> WireModel | None:
+        """Store an update from the channel's webhook; it is durable when this returns the response.
 
-        Raises Unauthorized for a wrong secret, NotFound if the channel has no webhook, InvalidRequest,
-        Unavailable.
+        Raises Unauthorized for a wrong secret or signature, NotFound if the channel has no webhook,
+        InvalidRequest, Unavailable.
         """
         ...
 

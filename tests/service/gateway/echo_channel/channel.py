@@ -1,7 +1,7 @@
 """The smallest channel: messages come in by a method call, and deliveries are kept in a list."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 
 from choir_common.clients.control import ControlClient
@@ -61,7 +61,7 @@ class EchoChannel:
         raise NotFound(f"There is no file {ref!r}.")
         yield
 
-    async def take_update(self, body: bytes, secret: str) -> None:
+    async def take_update(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Raise NotFound: there is no webhook."""
         raise NotFound("There is no webhook.")
 

@@ -7,7 +7,7 @@ a draft are not queued: a stream sends what is new when it gets to it, so a slow
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, assert_never
@@ -33,8 +33,8 @@ from choir_common.wire.messages import (
     QuotedMessage,
 )
 from choir_gateway.channels.console.drafts import DraftTable, delta_between, is_final_reply
-from choir_gateway.channels.console.spool import FileSpool
 from choir_gateway.channels.interface import ChannelSecrets
+from choir_gateway.channels.spool import FileSpool
 
 log = structlog.get_logger("choir.gateway.console")
 
@@ -184,7 +184,7 @@ class ConsoleChannel:
                     return attachment, await self.spool.open_outgoing(dm, outbox_id, ref)
         raise NotFound(f"No message {outbox_id} of this conversation has such a file.")
 
-    async def take_update(self, body: bytes, secret: str) -> None:
+    async def take_update(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Raise NotFound: consoles have no webhook."""
         raise NotFound("A console has no webhook.")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import httpx2
@@ -25,7 +25,7 @@ from choir_gateway.channels.telegram.notes import NoteQueue
 from choir_gateway.channels.telegram.polling import UpdatePoller
 from choir_gateway.channels.telegram.sender import MessageSender
 from choir_gateway.channels.telegram.update_handler import CommandMenu, UpdateHandler
-from choir_gateway.channels.telegram.webhook import WebhookReceiver
+from choir_gateway.channels.telegram.webhook import TOKEN_HEADER, WebhookReceiver
 
 PUBLIC_API = "https://api.telegram.org"
 CONNECTIONS = 16
@@ -109,14 +109,14 @@ class TelegramChannel:
         """Yield the bytes of a file that a user sent; raises as `download_file` does."""
         return download_file(self._bot, self._downloads, ref)
 
-    async def take_update(self, body: bytes, secret: str) -> None:
+    async def take_update(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Store an update from the webhook.
 
         Raises NotFound if the bot has no webhook, and as WebhookReceiver.store_update does.
         """
         if not isinstance(self._incoming, WebhookReceiver):
             raise NotFound(f"The bot {self._name!r} has no webhook.")
-        await self._incoming.store_update(body, secret)
+        await self._incoming.store_update(body, headers.get(TOKEN_HEADER, ""))
 
     def state(self) -> ComponentStatus:
         """Return the bot's state, with the reason if it receives no updates."""

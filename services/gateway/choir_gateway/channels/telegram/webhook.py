@@ -20,6 +20,8 @@ from choir_gateway.channels.telegram.update_parser import ALLOWED_UPDATES
 
 log = structlog.get_logger("choir.gateway.telegram")
 
+TOKEN_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - a name, not a value
+
 # The errors that the library raises for JSON of another shape; it does not check types, depths or
 # dates.
 NOT_AN_UPDATE = (

@@ -1,0 +1,1 @@
+"""The generic webhook channel: signed JSON requests in both directions, for any program."""

@@ -1,0 +1,1 @@
+"""The contract of a channel: `test_channels.py` runs against each type by its harness."""
