@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 UV = $(or $(wildcard .tools/bin/uv),uv)
 # Tests wait more than they compute, so more workers than cores run at a time.
-WORKERS ?= 5
+WORKERS ?= 7
 MANIFESTS := uv.lock pyproject.toml scripts/uv.txt $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
