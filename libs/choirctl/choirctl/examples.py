@@ -56,6 +56,7 @@ EXAMPLES = {
     "memory feedback": "choirctl memory feedback main --limit 20",
     "memory receipt": "choirctl memory receipt main 1b4e28ba-2fa1-41d2-883f-0016d3cca427",
     "schedule add": 'choirctl schedule add main --cron "0 8 * * MON-FRI" --prompt "What is in my inbox?"',
+    "schedule update": "choirctl schedule update 3 --at 09:00",
     "schedule list": "choirctl schedule list main",
     "schedule show": "choirctl schedule show 3",
     "schedule pause": "choirctl schedule pause 3",

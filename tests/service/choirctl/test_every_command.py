@@ -145,15 +145,27 @@ def test_the_cost_of_calls_is_told(shell: ChoirctlRunner) -> None:
     assert "$0.00" in shell.succeeds("cost")
 
 
-def test_a_schedule_is_added_listed_shown_paused_resumed_run_and_removed(
+def test_a_schedule_is_added_changed_listed_shown_paused_resumed_run_and_removed(
     shell: ChoirctlRunner,
 ) -> None:
     words = ("--every", "1h", "--remind", "drink water", "--zone", "Europe/Berlin")
     number = str(shell.data("schedule", "add", "main", *words)["schedule_id"])
     assert [view["text"] for view in shell.data("schedule", "list", "main")] == ["drink water"]
     assert "every 1h" in shell.succeeds("schedule", "list")
+    changes = ("--every", "2h", "--text", "drink tea", "--max-failures", "3")
+    updated = shell.data("schedule", "update", number, *changes)
+    assert (updated["summary"], updated["text"], updated["max_failures"]) == (
+        "every 2h",
+        "drink tea",
+        3,
+    )
+    assert updated["words"].endswith(
+        f"choirctl schedule update {number} --text drink tea --every 2h --max-failures 3"
+    )
+    assert "Nothing is to be changed" in shell.fails(2, "schedule", "update", number)
+    assert "exactly one" in shell.fails(2, "schedule", "update", number, "--in", "5m", *changes)
     assert shell.data("schedule", "run", number)["runs"][0]["manual"]
-    assert "drink water" in shell.succeeds("schedule", "show", number)
+    assert "drink tea" in shell.succeeds("schedule", "show", number)
     assert shell.data("schedule", "pause", number)["state"] == "paused"
     assert "paused already" in shell.fails(5, "schedule", "pause", number)
     assert shell.data("schedule", "resume", number)["state"] == "active"

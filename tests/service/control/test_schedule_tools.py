@@ -84,6 +84,50 @@ async def test_more_than_hourly_or_more_than_ten_schedules_need_a_persons_consen
     assert len(await stored(world)) == 11
 
 
+async def test_an_agent_changes_time_and_words_of_its_schedule(
+    world: World, agent: AgentHand
+) -> None:
+    inbox_id = await asked(world, agent)
+    rules = {"zone": "Asia/Tokyo", "catch_up": "all", "overlap": "wait"}
+    own = await create(agent, "c1", **DAILY, **rules, inbox_id=inbox_id)
+    (view,) = await stored(world)
+    assert (view.zone, view.catch_up, view.overlap) == ("Asia/Tokyo", "all", "wait")
+    change = {"schedule_id": own.schedule_id, "inbox_id": inbox_id}
+    changed = await use(
+        agent, "update", "c2", **change, text="look twice", value="2d", zone="UTC", catch_up="skip"
+    )
+    assert (changed.output["text"], changed.output["when"]) == ("look twice", "every 2d")
+    (view,) = await stored(world)
+    assert (view.zone, view.catch_up, view.text_by) == ("UTC", "skip", "agent main")
+    assert "more often" in await refusal(agent, "update", "c3", **change, value="5m")
+    allowed = await use(agent, "update", "c4", **change, value="5m", ask_user=True)
+    assert allowed.output["when"] == "every 5m"
+    unattended = {**change, "inbox_id": None}
+    assert "not answering" in await refusal(agent, "update", "c5", **unattended, text="x")
+    empty = await use(agent, "update", "c6", **change)
+    assert empty.output["code"] == "bad_input"
+
+
+async def test_words_that_an_agent_wrote_count_as_its_own_and_words_of_the_user_as_the_users(
+    world: World, agent: AgentHand
+) -> None:
+    inbox_id = await asked(world, agent)
+    await world.say("/schedule add every 1d prompt look", "u1")
+    own = await create(agent, "c1", **DAILY, inbox_id=inbox_id)
+    users = next(view for view in await stored(world) if view.created_by == "dm console")
+    change = {"schedule_id": users.schedule_id, "inbox_id": inbox_id, "text": "look twice"}
+    assert "The user created" in await refusal(agent, "update", "c2", **change)
+    assert (await use(agent, "update", "c3", **change, ask_user=True)).status == "success"
+    await world.say(f"/schedule update {own.schedule_id} text look at my words", "u2")
+    mine = {**change, "schedule_id": own.schedule_id}
+    assert "or changed" in await refusal(agent, "update", "c4", **mine)
+    for schedule_id, by_agent in ((users.schedule_id, True), (own.schedule_id, False)):
+        await world.post(f"/v1/schedules/{schedule_id}/run")
+        signal = await agent.next_message()
+        assert signal.wake_up is not None and signal.wake_up.by_agent is by_agent
+        await agent.take_up(signal)
+
+
 async def test_only_an_answer_to_a_person_creates_schedules_without_consent(
     world: World, agent: AgentHand
 ) -> None:

@@ -166,6 +166,74 @@ async def test_a_prompt_waits_for_an_agent_that_does_not_run_and_runs_once_late(
     assert len(world.gateway.texts) == 1
 
 
+async def edit(world: World, view: ScheduleView, **fields: Any) -> ScheduleView:
+    answer = await world.patch(f"/v1/schedules/{view.schedule_id}", json=fields)
+    assert answer.status_code == 200, answer.text
+    return ScheduleView.model_validate_json(answer.content)
+
+
+async def test_a_changed_reminder_is_sent_once_with_its_new_words_at_its_new_time(
+    world: World,
+) -> None:
+    view = await add(world)
+    edited = await edit(world, view, text="coffee is ready", value="10m", words="coffee, please")
+    assert (edited.text, edited.text_by, edited.words) == (
+        "coffee is ready",
+        "operator",
+        "coffee, please",
+    )
+    assert edited.next_at == clock_of(world).time + timedelta(minutes=10)
+    go_on(world, minutes=5)
+    assert (await edit(world, view, max_failures=2)).runs == ()
+    go_on(world, minutes=5)
+    assert await world.delivered(1) == ["coffee is ready"]
+    await until_states(world, view, "done")
+    late = await world.patch(f"/v1/schedules/{view.schedule_id}", json={"text": "x"})
+    assert late.status_code == 409 and "has ended" in late.text
+
+
+async def test_what_is_due_is_sent_as_it_was_before_an_edit(world: World) -> None:
+    view = await add(world, timing="every", value="5m")
+    clock_of(world).time += timedelta(minutes=5)
+    # before the worker looks
+    edited = await edit(world, view, text="coffee is ready", value="1h")
+    assert await world.delivered(1) == ["tea is ready"]
+    assert [run.state for run in edited.runs] in (["running"], ["done"])
+    assert edited.next_at == clock_of(world).time + timedelta(hours=1)
+    go_on(world, hours=1)
+    assert await world.delivered(2) == ["tea is ready", "coffee is ready"]
+    await until_states(world, view, "done", "done")
+
+
+async def test_a_new_time_skips_a_run_that_waits_for_its_agent(world: World) -> None:
+    view = await add(world, "look", agent_id="other", kind="prompt", timing="every", value="1h")
+    go_on(world, hours=1)
+    await until_states(world, view, "due")
+    edited = await edit(world, view, value="2h")
+    assert [(run.state, run.detail) for run in edited.runs] == [
+        ("skipped", "the time of the schedule was changed")
+    ]
+    assert (edited.note, edited.state) == ("", "active")
+
+
+async def test_schedules_are_listed_page_by_page(world: World) -> None:
+    numbers = [(await add(world, f"tea {number}")).schedule_id for number in range(3)]
+    await add(world, "hidden", agent_id="other")
+    listed: list[int] = []
+    params = {"agent": "main", "limit": "2"}
+    pages = 0
+    while True:
+        page = (await world.get("/v1/schedules", params=params)).json()
+        listed += [item["schedule_id"] for item in page["items"]]
+        pages += 1
+        if page["next"] is None:
+            break
+        params = {**params, "cursor": page["next"]}
+    assert (listed, pages) == (numbers, 2)
+    for bad in ({"cursor": "x"}, {"cursor": "-1"}, {"cursor": str(2**63)}, {"limit": "0"}):
+        assert (await world.get("/v1/schedules", params=bad)).status_code == 400
+
+
 async def test_an_undeliverable_reminder_has_failed(world: World) -> None:
     world.gateway.fail_with = [InvalidRequest("no such chat")]
     view = await add(world)
@@ -206,6 +274,10 @@ async def test_a_conversation_adds_lists_and_changes_its_schedules(world: World)
         ("u3", f"/schedule pause {number}", "paused"),
         ("u4", f"/schedule pause {number}", "paused already"),
         ("u5", f"/schedule resume {number}", "next 2026-06-02"),
+        ("u5a", f"/schedule update {number} every 2d text water the trees", "every 2d"),
+        ("u5b", f"/schedule update {number} text water the plants", "every 2d"),
+        ("u5c", f"/schedule update {number} at 09:00", "water the plants"),
+        ("u5d", f"/schedule update {number} some day", "Nothing was done"),
         ("u6", f"/schedule run {number}", "Started"),
         ("u7", f"/schedule show {number}", "started by a person"),
         ("u8", f"/schedule remove {number}", "Removed"),

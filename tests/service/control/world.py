@@ -191,6 +191,11 @@ class World:
         async with make_client(self.endpoint, timeout_s=60) as client:
             return await client.post(path, **more)
 
+    async def patch(self, path: str, **more: Any) -> httpx2.Response:
+        """Send PATCH to the operator API."""
+        async with make_client(self.endpoint, timeout_s=60) as client:
+            return await client.patch(path, **more)
+
     async def put(self, path: str, **more: Any) -> httpx2.Response:
         """Change something over the host endpoint's Unix socket."""
         async with make_client(self.endpoint, timeout_s=60) as client:

@@ -60,6 +60,7 @@ def make_schedule(
         next_due=next_due(timing, START),
         planned_at=START,
         created_by="operator",
+        text_by="operator",
         words="",
         created_at=START,
     )

@@ -47,6 +47,29 @@ class NewSchedule(WireModel):
     """The words or the command from which the schedule was made."""
 
 
+class ScheduleEdit(WireModel):
+    """Request to change a schedule; None: unchanged."""
+
+    text: str | None = Field(default=None, min_length=1, max_length=MAX_SCHEDULE_TEXT)
+    timing: TimingKind | None = None
+    """Only together with `value`."""
+    value: str | None = Field(default=None, min_length=1, max_length=200)
+    """A new time: intervals begin now, and runs that wait are skipped."""
+    zone: TimeZone | None = None
+    catch_up: CatchUp | None = None
+    grace: str | None = Field(default=None, max_length=MAX_DURATION_TEXT)
+    overlap: Overlap | None = None
+    jitter: str | None = Field(default=None, max_length=MAX_DURATION_TEXT)
+    max_failures: int | None = Field(default=None, ge=1, le=100)
+    words: str = Field(default="", max_length=MAX_SCHEDULE_TEXT)
+    """The words or the command that asked for it; they are added to those of the schedule."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing."""
+        return not self.model_dump(exclude={"words"}, exclude_none=True)
+
+
 class RunView(WireModel):
     """One run of a schedule."""
 
@@ -86,6 +109,8 @@ class ScheduleView(WireModel):
     max_failures: int
     created_by: str
     """`operator`, `dm NAME` or `agent NAME`."""
+    text_by: str
+    """Who wrote the present text."""
     words: str
     created_at: AwareTime
     runs: tuple[RunView, ...] = ()
@@ -98,7 +123,7 @@ class WakeUp(WireModel):
     summary: str
     """When the schedule runs, and when this run was due, as text."""
     by_agent: bool
-    """Whether the agent created the schedule; its words may then come from what the agent has read."""
+    """Whether the agent wrote the schedule's words; they may then come from what the agent has read."""
 
 
 class ScheduleByAgent(WireModel):
@@ -108,6 +133,9 @@ class ScheduleByAgent(WireModel):
     text: str = Field(min_length=1, max_length=MAX_SCHEDULE_TEXT)
     timing: TimingKind
     value: str = Field(min_length=1, max_length=200)
+    zone: TimeZone | None = None
+    catch_up: CatchUp = "once"
+    overlap: Overlap | None = None
     ask_user: bool = False
     """Whether a person has agreed to this call: the agent's arbiter asks about each call with it."""
     inbox_id: str | None = None
@@ -118,8 +146,16 @@ class ScheduleUpdate(WireModel):
     """Input of `choir.schedule.update`."""
 
     schedule_id: int
-    state: Literal["active", "paused"]
+    state: Literal["active", "paused"] | None = None
+    text: str | None = Field(default=None, min_length=1, max_length=MAX_SCHEDULE_TEXT)
+    timing: TimingKind | None = None
+    value: str | None = Field(default=None, min_length=1, max_length=200)
+    zone: TimeZone | None = None
+    catch_up: CatchUp | None = None
+    overlap: Overlap | None = None
     ask_user: bool = False
+    inbox_id: str | None = None
+    """As in `ScheduleByAgent`."""
 
 
 class ScheduleRemoval(WireModel):

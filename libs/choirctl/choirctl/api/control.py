@@ -55,6 +55,7 @@ from choir_common.wire.operator import (
     SystemStatus,
 )
 from choir_common.wire.policy import AllowedHost, ExplainCall, ExplainedCall, PolicyRule
+from choir_common.wire.schedules import ScheduleView
 from choirctl.api.target import Target
 
 M = TypeVar("M", bound=BaseModel)
@@ -218,6 +219,11 @@ class ControlClient:
             if len(views) >= limit:
                 break
         return views
+
+    async def schedules(self, agent_id: str | None) -> list[ScheduleView]:
+        """Return the schedules of an agent or of all, oldest first."""
+        params = {"limit": str(PAGE_SIZE), **({"agent": agent_id} if agent_id else {})}
+        return [view async for view in self._pages("/v1/schedules", Page[ScheduleView], params)]
 
     async def events(self, session_id: str, after: int) -> EventPage:
         """Return the events that follow revision `after`."""

@@ -1,7 +1,8 @@
-"""Commands `choirctl schedule add|list|show|pause|resume|run|remove`."""
+"""Commands `choirctl schedule add|update|list|show|pause|resume|run|remove`."""
 
 import asyncio
-from typing import Annotated, cast
+from collections.abc import Mapping
+from typing import Annotated, TypeVar, cast
 from zoneinfo import ZoneInfo
 
 import typer
@@ -9,8 +10,14 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
-from choir_common.wire.operator import Page
-from choir_common.wire.schedules import NewSchedule, ScheduleKind, ScheduleView, TimingKind
+from choir_common.wire.model import WireModel
+from choir_common.wire.schedules import (
+    NewSchedule,
+    ScheduleEdit,
+    ScheduleKind,
+    ScheduleView,
+    TimingKind,
+)
 from choir_common.wire.validation_messages import error_messages
 from choirctl.api.control import connect, parse_response
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
@@ -20,6 +27,7 @@ from choirctl.output.printing import print_json, print_rows, stdout_console, tab
 
 NOTHING = 'No schedules; `choirctl schedule add main --in 5m --remind "tea is ready"` adds one.'
 PATH = "/v1/schedules"
+M = TypeVar("M", NewSchedule, ScheduleEdit)
 ScheduleId = Annotated[
     int, typer.Argument(metavar="SCHEDULE", help="The schedule's number.", min=1)
 ]
@@ -49,6 +57,16 @@ OverlapRule = Annotated[
     str | None,
     typer.Option(help="A run while an earlier one is running.", metavar="skip|wait|allow"),
 ]
+NewCatchUpRule = Annotated[
+    str | None,
+    typer.Option("--catch-up", help="What happens with late runs.", metavar="once|skip|all"),
+]
+NewGrace = Annotated[str | None, typer.Option("--grace", help="A run is late after this time.")]
+NewJitter = Annotated[str | None, typer.Option("--jitter", help="Start up to this much later.")]
+NewMaxFailures = Annotated[
+    int | None, typer.Option("--max-failures", help="Pause after so many failures in a row.")
+]
+Text = Annotated[str | None, typer.Option(help="New words of the reminder or the instruction.")]
 Jitter = Annotated[str, typer.Option(help="Start up to this much later.")]
 MaxFailures = Annotated[int, typer.Option(help="Pause after so many failures in a row.")]
 
@@ -59,6 +77,7 @@ def register(app: typer.Typer) -> None:
         app,
         "schedule",
         ("add", add_schedule),
+        ("update", update),
         ("list", list_schedules),
         ("show", show),
         ("pause", pause),
@@ -110,11 +129,56 @@ def add_schedule(
             :4_000
         ],
     }
-    try:
-        request = NewSchedule.model_validate(fields)
-    except ValidationError as error:
-        raise InvalidRequest("; ".join(error_messages(error, "the command")) + ".") from None
-    view = asyncio.run(_add(find_target(ctx, home, url), request))
+    request = _parse(NewSchedule, fields)
+    view = asyncio.run(_send(find_target(ctx, home, url), "POST", PATH, body=request))
+    _print_one(view, as_json=as_json)
+
+
+def update(
+    ctx: typer.Context,
+    schedule: ScheduleId,
+    after: After = None,
+    at: At = None,
+    every: Every = None,
+    cron: CronExpression = None,
+    text: Text = None,
+    zone: Zone = None,
+    catch_up: NewCatchUpRule = None,
+    grace: NewGrace = None,
+    overlap: OverlapRule = None,
+    jitter: NewJitter = None,
+    max_failures: NewMaxFailures = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the text, the time or the rules of a schedule."""
+    times = {"in": after, "at": at, "every": every, "cron": cron}
+    given = {name: value for name, value in times.items() if value is not None}
+    timing, value = _only("--in, --at, --every and --cron", **given) if given else (None, None)
+    options = {
+        "text": text,
+        "timing": timing,
+        "value": value,
+        "zone": zone,
+        "catch_up": catch_up,
+        "grace": grace,
+        "overlap": overlap,
+        "jitter": jitter,
+        "max_failures": max_failures,
+    }
+    fields = {name: option for name, option in options.items() if option is not None}
+    named = " ".join(
+        f"--{timing if name == 'value' else name.replace('_', '-')} {option}"
+        for name, option in fields.items()
+        if name != "timing"
+    )
+    request = _parse(
+        ScheduleEdit, {**fields, "words": f"choirctl schedule update {schedule} {named}"[:4_000]}
+    )
+    view = asyncio.run(
+        _send(find_target(ctx, home, url), "PATCH", f"{PATH}/{schedule}", body=request)
+    )
     _print_one(view, as_json=as_json)
 
 
@@ -207,6 +271,14 @@ def remove(
         stdout_console().print(f"Schedule {view.schedule_id} is removed.", markup=False)
 
 
+def _parse(model: type[M], fields: Mapping[str, object]) -> M:
+    """Return the request. Raises InvalidRequest that names the options."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidRequest("; ".join(error_messages(error, "the command")) + ".") from None
+
+
 def _only(names: str, **options: str | None) -> tuple[str, str]:
     """Return the one option that is given. Raises InvalidRequest for none or several."""
     present = [(name, value) for name, value in options.items() if value is not None]
@@ -237,6 +309,7 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
         ("overlap", view.overlap),
         ("failures", f"{view.failures} of {view.max_failures}"),
         ("created by", view.created_by),
+        ("text by", "" if view.text_by == view.created_by else view.text_by),
         ("from", view.words),
     )
     for name, value in facts:
@@ -252,18 +325,13 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
     print_rows(rows)
 
 
-async def _add(place: Target, request: NewSchedule) -> ScheduleView:
-    async with connect(place) as api:
-        return parse_response(await api.send("POST", PATH, body=request), ScheduleView)
-
-
 async def _list(place: Target, agent: str | None) -> list[ScheduleView]:
-    params = {} if agent is None else {"agent": agent}
     async with connect(place) as api:
-        page = parse_response(await api.send("GET", PATH, params=params), Page[ScheduleView])
-    return page.items
+        return await api.schedules(agent)
 
 
-async def _send(place: Target, method: str, path: str) -> ScheduleView:
+async def _send(
+    place: Target, method: str, path: str, body: WireModel | None = None
+) -> ScheduleView:
     async with connect(place) as api:
-        return parse_response(await api.send(method, path), ScheduleView)
+        return parse_response(await api.send(method, path, body=body), ScheduleView)

@@ -48,6 +48,7 @@ Table(
     Column("words", Text, nullable=False, server_default=EMPTY),
     Column("request_key", Text, unique=True),
     Column("created_at", TIME, nullable=False),
+    Column("text_by", Text, nullable=False, server_default=EMPTY),
     Index("schedules_active", "start_at", postgresql_where=text("state = 'active'")),
     Index("schedules_by_agent", "agent_id", "schedule_id"),
 )

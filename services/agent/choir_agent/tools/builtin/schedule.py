@@ -16,6 +16,14 @@ from choir_common.wire.schedules import MAX_SCHEDULE_TEXT
 TIMEOUT_MS = 20_000
 ASK_USER = "ask_user"
 _ASK: JsonObject = {"type": "boolean"}
+_TEXT: JsonObject = {"type": "string", "minLength": 1, "maxLength": MAX_SCHEDULE_TEXT}
+_TIMING: JsonObject = {"type": "string", "enum": ["in", "at", "every", "cron"]}
+_VALUE: JsonObject = {"type": "string", "minLength": 1, "maxLength": 200}
+_RULES: JsonObject = {
+    "zone": {"type": "string"},
+    "catch_up": {"type": "string", "enum": ["once", "skip", "all"]},
+    "overlap": {"type": "string", "enum": ["skip", "wait", "allow"]},
+}
 _ID: JsonObject = {"type": "integer", "minimum": 1}
 
 CREATE_MANIFEST = ToolManifest(
@@ -29,9 +37,10 @@ CREATE_MANIFEST = ToolManifest(
             "type": "object",
             "properties": {
                 "kind": {"type": "string", "enum": ["remind", "prompt"]},
-                "text": {"type": "string", "minLength": 1, "maxLength": MAX_SCHEDULE_TEXT},
-                "timing": {"type": "string", "enum": ["in", "at", "every", "cron"]},
-                "value": {"type": "string", "minLength": 1, "maxLength": 200},
+                "text": _TEXT,
+                "timing": _TIMING,
+                "value": _VALUE,
+                **_RULES,
                 ASK_USER: _ASK,
             },
             "required": ["kind", "text", "timing", "value"],
@@ -67,15 +76,19 @@ LIST_MANIFEST = ToolManifest(
 UPDATE_MANIFEST = ToolManifest(
     LlmView(
         name="choir.schedule.update",
-        description="Pause or resume one.",
+        description="Change, pause or resume one.",
         parameters={
             "type": "object",
             "properties": {
                 "schedule_id": _ID,
                 "state": {"type": "string", "enum": ["active", "paused"]},
+                "text": _TEXT,
+                "timing": _TIMING,
+                "value": _VALUE,
+                **_RULES,
                 ASK_USER: _ASK,
             },
-            "required": ["schedule_id", "state"],
+            "required": ["schedule_id"],
             "additionalProperties": False,
         },
     ),
@@ -129,7 +142,7 @@ class ScheduleTool:
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Run the call; raises ToolFailed with the host's error."""
         input_ = arguments
-        if self.manifest is CREATE_MANIFEST:
+        if self.manifest in (CREATE_MANIFEST, UPDATE_MANIFEST):
             # Not an argument of the model: the message tells the host whether a person is behind it.
             turn = self._session.state.find_work(context.turn_id)
             inbox_id = turn.inbox_id if isinstance(turn, TurnState) else None

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query, Request
 
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.wire.operator import Page
-from choir_common.wire.schedules import NewSchedule, ScheduleView
-from choir_control.conversations.schedules.service import ScheduleScope, ScheduleService
+from choir_common.wire.schedules import NewSchedule, ScheduleEdit, ScheduleView
+from choir_control.conversations.schedules.service import ScheduleService
 
 OPERATOR = "operator"
 
@@ -19,9 +19,14 @@ def schedule_routes(schedules: ScheduleService) -> APIRouter:
     @router.get("")
     async def list_schedules(
         agent: Annotated[str | None, Query(max_length=64, pattern=r"^[^\x00]*$")] = None,
+        cursor: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> Page[ScheduleView]:
         """List schedules, oldest first, without their runs."""
-        return Page(items=await schedules.list_all(ScheduleScope(agent_id=agent)))
+        # one row more than requested shows whether there is a next page
+        views = await schedules.list_page(agent, cursor=cursor, limit=limit + 1)
+        following = str(views[limit].schedule_id) if len(views) > limit else None
+        return Page(items=views[:limit], next=following)
 
     @router.post("", status_code=201, openapi_extra=openapi_body(NewSchedule))
     async def create_schedule(request: Request) -> ScheduleView:
@@ -32,6 +37,12 @@ def schedule_routes(schedules: ScheduleService) -> APIRouter:
     async def show_schedule(schedule_id: int) -> ScheduleView:
         """Show a schedule with its newest runs."""
         return await schedules.show(schedule_id)
+
+    @router.patch("/{schedule_id}", openapi_extra=openapi_body(ScheduleEdit))
+    async def update_schedule(schedule_id: int, request: Request) -> ScheduleView:
+        """Change text, time or rules. 400 for times that cannot be understood, 409 if it has ended."""
+        edit = await parse_request_body(request, ScheduleEdit)
+        return await schedules.edit(schedule_id, edit, OPERATOR)
 
     @router.post("/{schedule_id}/pause")
     async def pause_schedule(schedule_id: int) -> ScheduleView:

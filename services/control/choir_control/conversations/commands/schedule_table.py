@@ -30,6 +30,14 @@ SCHEDULE_COMMANDS = (
         route="POST /v1/schedules",
     ),
     CommandSpec(
+        "Change one: a new time (in, at, every or cron), and text with new words.",
+        typed_form="/schedule update",
+        arguments=(_ID, CommandArgument("what", ArgumentKind.TEXT, required=True)),
+        action=MutationAction(schedules.update_schedule),
+        choirctl="schedule update",
+        route=f"PATCH {_ROUTE}",
+    ),
+    CommandSpec(
         "Show a schedule and its newest runs.",
         CommandScope.DM,
         "/schedule show",

@@ -6,7 +6,13 @@ from typing import cast
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest, NotFound
-from choir_common.wire.schedules import NewSchedule, ScheduleKind, ScheduleView, TimingKind
+from choir_common.wire.schedules import (
+    NewSchedule,
+    ScheduleEdit,
+    ScheduleKind,
+    ScheduleView,
+    TimingKind,
+)
 from choir_common.wire.validation_messages import error_messages
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.spec import CommandCall
@@ -16,6 +22,14 @@ from choir_control.conversations.schedules.texts import describe_run, describe_v
 USAGE = (
     "/schedule add in 5m remind tea is ready; /schedule add at 08:00 remind …; "
     "/schedule add every 1d prompt …; /schedule add cron 0 8 * * MON-FRI prompt …"
+)
+UPDATE_USAGE = (
+    "/schedule update 3 at 09:00; /schedule update 3 text call Ann; "
+    "/schedule update 3 every 2d text call Ann"
+)
+_UPDATE = re.compile(
+    r"(?:(?P<timing>in|at|every|cron)\s+(?P<value>.+?))??(?:(?:^|\s+)text\s+(?P<text>.+))?",
+    re.DOTALL | re.IGNORECASE,
 )
 _ADD = re.compile(
     r"(?P<timing>in|at|every|cron)\s+(?P<value>.+?)\s+(?P<kind>remind|prompt)\s+(?P<text>.+)",
@@ -45,6 +59,26 @@ async def add_schedule(context: CommandContext, call: CommandCall) -> str:
         raise InvalidRequest(f"{'; '.join(error_messages(error, 'the command'))}.") from None
     view = await context.schedules.create(request, f"dm {call.dm}")
     return f"Added: {describe_view(view)}"
+
+
+async def update_schedule(context: CommandContext, call: CommandCall) -> str:
+    """Change the time or the text of a schedule."""
+    typed = call.arguments["what"].strip()
+    match = _UPDATE.fullmatch(typed)
+    if match is None or not typed:
+        raise InvalidRequest(f"I cannot read that. Examples: {UPDATE_USAGE}. Nothing was done.")
+    number, timing, value = _number(call), match["timing"], match["value"]
+    try:
+        edit = ScheduleEdit(
+            text=match["text"],
+            timing=None if timing is None else cast(TimingKind, timing.lower()),
+            value=None if value is None else value.strip("\"'`"),
+            words=f"/schedule update {number} {typed}"[:4_000],
+        )
+    except ValidationError as error:
+        raise InvalidRequest(f"{'; '.join(error_messages(error, 'the command'))}.") from None
+    view = await context.schedules.edit(number, edit, f"dm {call.dm}", _scope(call))
+    return f"Changed: {describe_view(view)}"
 
 
 async def list_schedules(context: CommandContext, call: CommandCall) -> str:

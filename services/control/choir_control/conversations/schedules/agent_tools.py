@@ -12,13 +12,16 @@ from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.messages import Empty
 from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.schedules import (
+    MAX_SCHEDULE_TEXT,
     NewSchedule,
     ScheduleByAgent,
+    ScheduleEdit,
     ScheduleRemoval,
     ScheduleSummaries,
     ScheduleSummary,
     ScheduleUpdate,
     ScheduleView,
+    TimingKind,
 )
 from choir_control.agents.host_tools.request import parse_tool_input
 from choir_control.conversations.schedules.records import AGENT
@@ -52,7 +55,9 @@ class AgentScheduleTools:
         async with self._locks.of(lease.agent_id):
             source = await self._store.find_source(request.inbox_id, lease.dm)
             if not request.ask_user:
-                await self._check_limits(lease, request, source, key)
+                _check_source(source)
+                self._check_rate(request.timing, request.value)
+                await self._check_number(lease, key)
             view = await self._service.create(
                 NewSchedule(
                     agent_id=lease.agent_id,
@@ -60,10 +65,13 @@ class AgentScheduleTools:
                     text=request.text,
                     timing=request.timing,
                     value=request.value,
+                    zone=request.zone,
                     dm=lease.dm,
-                    words=source.words[:4_000],
+                    catch_up=request.catch_up,
+                    overlap=request.overlap,
+                    words=source.words[:MAX_SCHEDULE_TEXT],
                 ),
-                f"{AGENT}{lease.agent_id}",
+                _author(lease),
                 key,
             )
         return _summary(view)
@@ -77,10 +85,27 @@ class AgentScheduleTools:
         )
 
     async def update(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
-        """Pause or resume a schedule. Raises NotFound, Conflict if it has ended, Forbidden."""
+        """Change, pause or resume a schedule. Raises NotFound, Conflict if it has ended, Forbidden."""
         request = parse_tool_input(ScheduleUpdate, arguments)
         view = await self._find(lease, request)
-        if view.state != request.state:
+        edit = ScheduleEdit(
+            text=request.text,
+            timing=request.timing,
+            value=request.value,
+            zone=request.zone,
+            catch_up=request.catch_up,
+            overlap=request.overlap,
+        )
+        if not edit.is_empty or request.state is None:
+            source = await self._store.find_source(request.inbox_id, lease.dm)
+            if not request.ask_user:
+                _check_source(source)
+                if request.value is not None:
+                    self._check_rate(request.timing or view.timing, request.value)
+            asked = edit.model_copy(update={"words": source.words[:MAX_SCHEDULE_TEXT]})
+            scope = _scope(lease)
+            view = await self._service.edit(request.schedule_id, asked, _author(lease), scope)
+        if request.state is not None and view.state != request.state:
             is_pause = request.state == "paused"
             apply = self._service.pause if is_pause else self._service.resume
             view = await apply(request.schedule_id, _scope(lease))
@@ -96,26 +121,35 @@ class AgentScheduleTools:
     async def _find(self, lease: Lease, request: ScheduleUpdate | ScheduleRemoval) -> ScheduleView:
         view = await self._service.show(request.schedule_id, _scope(lease))
         if not (_is_by_agent(view) or request.ask_user):
-            raise Forbidden(f"The user created schedule {view.schedule_id}, not you. {ASK}")
+            raise Forbidden(
+                f"The user created or changed schedule {view.schedule_id}, not you. {ASK}"
+            )
         return view
 
-    async def _check_limits(
-        self, lease: Lease, request: ScheduleByAgent, source: RequestSource, key: str
-    ) -> None:
-        if source.is_unattended:
-            raise Forbidden(
-                "You are not answering the user: reports and runs of your own schedules may not create "
-                f"schedules. {ASK}"
-            )
-        if request.timing in ("every", "cron"):
-            now = self._clock.now()
-            timing = parse_timing(request.timing, request.value, "UTC", now)
-            gap = shortest_gap(timing, now)
-            if gap is not None and gap < MIN_GAP:
-                raise Forbidden(f"It would run more often than once an hour. {ASK}")
+    def _check_rate(self, kind: TimingKind, value: str) -> None:
+        if kind not in ("every", "cron"):
+            return
+        now = self._clock.now()
+        gap = shortest_gap(parse_timing(kind, value, "UTC", now), now)
+        if gap is not None and gap < MIN_GAP:
+            raise Forbidden(f"It would run more often than once an hour. {ASK}")
+
+    async def _check_number(self, lease: Lease, key: str) -> None:
         count = await self._store.count_of_agent(lease.agent_id, without_key=key)
         if count >= MAX_OWN:
             raise Forbidden(f"You have {count} schedules already. Delete one. {ASK}")
+
+
+def _check_source(source: RequestSource) -> None:
+    if source.is_unattended:
+        raise Forbidden(
+            "You are not answering the user: reports and runs of your own schedules may not create or "
+            f"change schedules. {ASK}"
+        )
+
+
+def _author(lease: Lease) -> str:
+    return f"{AGENT}{lease.agent_id}"
 
 
 def _scope(lease: Lease) -> ScheduleScope:
@@ -123,7 +157,8 @@ def _scope(lease: Lease) -> ScheduleScope:
 
 
 def _is_by_agent(view: ScheduleView) -> bool:
-    return view.created_by.startswith(AGENT)
+    """Return whether no person has created the schedule or written its present text."""
+    return view.created_by.startswith(AGENT) and view.text_by.startswith(AGENT)
 
 
 def _summary(view: ScheduleView) -> ScheduleSummary:

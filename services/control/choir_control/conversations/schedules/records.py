@@ -14,7 +14,7 @@ from choir_common.wire.schedules import (
 from choir_control.conversations.schedules.timing import Timing
 
 AGENT = "agent "
-"""Prefix of `Schedule.created_by` if an agent created the schedule."""
+"""Prefix of `Schedule.created_by` and `Schedule.text_by` if that is an agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,8 @@ class Schedule:
     planned_at: datetime
     """The time, on control's clock, of the last change."""
     created_by: str
+    text_by: str
+    """Who wrote the present text."""
     words: str
     created_at: datetime
     open_runs: tuple[OpenRun, ...] = ()
@@ -89,8 +91,8 @@ class Schedule:
 
     @property
     def is_by_agent(self) -> bool:
-        """Return whether an agent created the schedule."""
-        return self.created_by.startswith(AGENT)
+        """Return whether an agent wrote the words of the schedule."""
+        return self.text_by.startswith(AGENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,17 @@ class ScheduleChange:
     failures: int | None = None
     """None: unchanged."""
     is_manual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EditedSchedule:
+    """A schedule with new values, to be stored if its revision has not changed."""
+
+    schedule: Schedule
+    start_at: datetime | None
+    """When its next run starts."""
+    skipped: tuple[OpenRun, ...] = ()
+    """Waiting runs that its new time replaces."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,16 @@
-"""Service for schedules: create, list, pause, resume, run now and remove."""
+"""Service for schedules: create, list, edit, pause, resume, run now and remove."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from choir_common.clock import Clock
 from choir_common.errors import Conflict, InvalidRequest, NotFound, RateLimited
 from choir_common.redactor import Redactor
-from choir_common.wire.schedules import NewSchedule, ScheduleView
+from choir_common.wire.schedules import NewSchedule, ScheduleEdit, ScheduleView
 from choir_control.configuration.current import ConfigService
+from choir_control.conversations.schedules.editing import edit_schedule, rules_of, stored_value
 from choir_control.conversations.schedules.planning import (
     first_start,
+    plan,
     plan_manual_run,
     plan_pause,
     plan_resume,
@@ -18,23 +19,16 @@ from choir_control.conversations.schedules.records import (
     Schedule,
     ScheduleChange,
     ScheduleDraft,
-    ScheduleRules,
 )
 from choir_control.conversations.schedules.run_store import RunStore
 from choir_control.conversations.schedules.runner import ScheduleRunner
 from choir_control.conversations.schedules.starter import RunStarter, blocked_reason
 from choir_control.conversations.schedules.store import MAX_ACTIVE, ScheduleStore
 from choir_control.conversations.schedules.texts import describe_timing
-from choir_control.conversations.schedules.timing import (
-    Once,
-    next_due,
-    parse_duration,
-    parse_timing,
-)
+from choir_control.conversations.schedules.timing import next_due, parse_timing
 
 ATTEMPTS = 5
 SHOWN_RUNS = 20
-MAX_JITTER = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +97,13 @@ class ScheduleService:
         schedules = await self._store.list_all(scope.agent_id, dm=scope.dm)
         return [_view(schedule) for schedule in schedules]
 
+    async def list_page(
+        self, agent_id: str | None, *, cursor: int, limit: int
+    ) -> list[ScheduleView]:
+        """Return up to `limit` schedules from the number `cursor` on, oldest first, without their runs."""
+        schedules = await self._store.list_page(agent_id, cursor=cursor, limit=limit)
+        return [_view(schedule) for schedule in schedules]
+
     async def show(self, schedule_id: int, scope: ScheduleScope = EVERYTHING) -> ScheduleView:
         """Return a schedule with its newest runs. Raises NotFound."""
         await self._find(schedule_id, scope)
@@ -110,6 +111,33 @@ class ScheduleService:
         runs = await self._store.list_runs(schedule_id, SHOWN_RUNS)
         schedule = await self._find(schedule_id, scope)
         return _view(schedule).model_copy(update={"runs": tuple(runs)})
+
+    async def edit(
+        self,
+        schedule_id: int,
+        edit: ScheduleEdit,
+        by: str,
+        scope: ScheduleScope = EVERYTHING,
+    ) -> ScheduleView:
+        """Change text, time or rules; `by` is who asks. What is due already runs as it was before.
+
+        Raises NotFound, InvalidRequest, Conflict if it has ended.
+        """
+        clean = edit.model_copy(
+            update={
+                "text": None if edit.text is None else self._clean(edit.text),
+                "words": self._clean(edit.words),
+            }
+        )
+        for _ in range(ATTEMPTS):
+            schedule = await self._find(schedule_id, scope)
+            if await self._start_due(schedule):
+                continue
+            now = self._clock.now()
+            if await self._store.edit(edit_schedule(schedule, clean, by=by, now=now), now):
+                self._runner.wake()
+                return await self.show(schedule_id)
+        raise _is_busy(schedule_id)
 
     async def pause(self, schedule_id: int, scope: ScheduleScope = EVERYTHING) -> ScheduleView:
         """Start no further runs. Raises NotFound, Conflict if it is not active."""
@@ -150,6 +178,16 @@ class ScheduleService:
             raise _not_found(schedule_id)
         return schedule
 
+    async def _start_due(self, schedule: Schedule) -> bool:
+        """Do what the worker would do now with a schedule; return whether it must be read again."""
+        if schedule.state != "active":
+            return False
+        blocked = blocked_reason(schedule, await self._runs.find_live_dm(schedule.agent_id))
+        change = plan(schedule, self._clock.now(), blocked)
+        if change is not None:
+            await self._apply(schedule, change)
+        return change is not None
+
     async def _apply(self, schedule: Schedule, change: ScheduleChange) -> bool:
         applied = await self._starter.apply(schedule, change, self._clock.now())
         self._runner.wake()
@@ -166,17 +204,16 @@ class ScheduleService:
             raise NotFound(f"There is no DM {dm!r} in config.json (it has {names}).")
         zone = request.zone or snapshot.timezone_for(request.agent_id, dm)
         timing = parse_timing(request.timing, request.value, zone, self._clock.now())
-        value = timing.at.isoformat() if isinstance(timing, Once) else request.value.strip()
         return ScheduleDraft(
             agent_id=request.agent_id,
             dm=dm,
             kind=request.kind,
             text=self._clean(request.text),
             timing_kind=request.timing,
-            value=value,
+            value=stored_value(timing, request.value),
             zone=zone,
             timing=timing,
-            rules=_rules(request),
+            rules=rules_of(request),
             created_by=created_by,
             words=self._clean(request.words),
             request_key=request_key,
@@ -185,19 +222,6 @@ class ScheduleService:
     def _clean(self, text: str) -> str:
         """Return the text with known secrets masked, and without NUL, which Postgres cannot store."""
         return self._redactor.redact(text.replace("\x00", ""))
-
-
-def _rules(request: NewSchedule) -> ScheduleRules:
-    jitter = parse_duration(request.jitter)
-    if jitter > MAX_JITTER:
-        raise InvalidRequest(f"jitter {request.jitter}: at most one hour.")
-    return ScheduleRules(
-        catch_up=request.catch_up,
-        grace=parse_duration(request.grace),
-        overlap=request.overlap or ("allow" if request.kind == "remind" else "skip"),
-        jitter=jitter,
-        max_failures=request.max_failures,
-    )
 
 
 def _view(schedule: Schedule) -> ScheduleView:
@@ -221,6 +245,7 @@ def _view(schedule: Schedule) -> ScheduleView:
         failures=schedule.failures,
         max_failures=schedule.rules.max_failures,
         created_by=schedule.created_by,
+        text_by=schedule.text_by,
         words=schedule.words,
         created_at=schedule.created_at,
     )

@@ -1,4 +1,4 @@
-"""Store of the table `schedules`: creation, reads and deletion. `RunStore` has all other changes."""
+"""Store of the table `schedules`: creation, edits, reads and deletion. `RunStore` has all other changes."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +9,7 @@ from choir_common.postgres.pool import Database, Record
 from choir_common.wire.schedules import RunView, TimingKind
 from choir_control.conversations.schedules.records import (
     AGENT,
+    EditedSchedule,
     OpenRun,
     Schedule,
     ScheduleDraft,
@@ -27,7 +28,8 @@ MAX_ACTIVE = 1_000
 MAX_ROWS = 10_000
 COLUMNS = """s.schedule_id, s.revision, s.agent_id, s.dm, s.kind, s.body, s.timing, s.value, s.zone, s.anchor,
     s.state, s.note, s.catch_up, s.grace, s.overlap, s.jitter, s.max_failures, s.failures, s.failed_at,
-    s.next_due, s.planned_at, s.created_by, s.words, s.created_at, open.run_ids, open.due_ats, open.states"""
+    s.next_due, s.planned_at, s.created_by, s.text_by, s.words, s.created_at, open.run_ids,
+    open.due_ats, open.states"""
 OPEN_RUNS = """LEFT JOIN LATERAL (
         SELECT array_agg(run_id ORDER BY due_at) AS run_ids, array_agg(due_at ORDER BY due_at) AS due_ats,
             array_agg(r.state ORDER BY due_at) AS states
@@ -40,8 +42,8 @@ _CREATE = """
 WITH added AS (
     INSERT INTO choir_control.schedules (agent_id, dm, kind, body, timing, value, zone, anchor, catch_up,
         grace, overlap, jitter, max_failures, next_due, start_at, planned_at, created_by, words,
-        request_key, created_at)
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $16
+        request_key, created_at, text_by)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $16, $17
     WHERE (SELECT count(*) FROM choir_control.schedules WHERE agent_id = $1 AND state <> 'ended') < $20
     ON CONFLICT (request_key) DO NOTHING
     RETURNING schedule_id
@@ -50,10 +52,25 @@ SELECT schedule_id FROM added
 UNION ALL SELECT schedule_id FROM choir_control.schedules WHERE request_key = $19
 LIMIT 1
 """
+# A waiting run has had no effect, so the new time replaces it.
+_EDIT = """
+WITH edited AS (
+    UPDATE choir_control.schedules SET revision = revision + 1, body = $4, timing = $5, value = $6, zone = $7,
+        anchor = $8, catch_up = $9, grace = $10, overlap = $11, jitter = $12, max_failures = $13,
+        next_due = $14, start_at = $15, text_by = $16, words = $17, note = $18, failures = 0, planned_at = $3
+    WHERE schedule_id = $1 AND revision = $2
+    RETURNING schedule_id
+), skipped AS (
+    UPDATE choir_control.schedule_runs AS run
+    SET state = 'skipped', detail = 'the time of the schedule was changed', ended_at = $3
+    FROM edited WHERE run.run_id = ANY($19::text[]) AND run.state = 'due'
+)
+SELECT true FROM edited
+"""
 # A run whose schedule was deleted counts as one of the agent's.
 _SOURCE = """
 SELECT i.text AS words,
-    starts_with(i.update_id, 'schedule:') AND COALESCE(starts_with(s.created_by, $3), true) AS is_unattended
+    starts_with(i.update_id, 'schedule:') AND COALESCE(starts_with(s.text_by, $3), true) AS is_unattended
 FROM choir_control.inbox AS i
 LEFT JOIN choir_control.schedule_runs AS run ON run.run_id = i.inbox_id
 LEFT JOIN choir_control.schedules AS s USING (schedule_id)
@@ -106,6 +123,33 @@ class ScheduleStore:
         )
         return None if schedule_id is None else int(schedule_id)
 
+    async def edit(self, edited: EditedSchedule, now: datetime) -> bool:
+        """Store new values; return False if the schedule has changed meanwhile."""
+        schedule, rules = edited.schedule, edited.schedule.rules
+        stored = await self._database.fetchval(
+            _EDIT,
+            schedule.schedule_id,
+            schedule.revision,
+            now,
+            schedule.text,
+            schedule.timing_kind,
+            schedule.value,
+            schedule.zone,
+            _anchor(schedule.timing, now),
+            rules.catch_up,
+            rules.grace,
+            rules.overlap,
+            rules.jitter,
+            rules.max_failures,
+            schedule.next_due,
+            edited.start_at,
+            schedule.text_by,
+            schedule.words,
+            schedule.note,
+            [run.run_id for run in edited.skipped],
+        )
+        return bool(stored)
+
     async def find(self, schedule_id: int) -> Schedule | None:
         """Return a schedule, or None."""
         row = await self._database.fetchrow(
@@ -130,6 +174,20 @@ class ScheduleStore:
             MAX_ROWS,
         )
         return sorted(map(schedule_from_record, rows), key=attrgetter("schedule_id"))
+
+    async def list_page(self, agent_id: str | None, *, cursor: int, limit: int) -> list[Schedule]:
+        """Return schedules of an agent or of all, oldest first, beginning with the number `cursor`."""
+        rows = await self._database.fetch(
+            f"""
+            SELECT {COLUMNS} FROM choir_control.schedules AS s {OPEN_RUNS}
+            WHERE ($1::text IS NULL OR s.agent_id = $1) AND s.schedule_id >= $2
+            ORDER BY s.schedule_id LIMIT $3
+            """,  # noqa: S608 our own column names
+            agent_id,
+            cursor,
+            limit,
+        )
+        return [schedule_from_record(row) for row in rows]
 
     async def count_of_agent(self, agent_id: str, *, without_key: str) -> int:
         """Return how many active and paused schedules an agent has created, without one request."""
@@ -198,6 +256,7 @@ def schedule_from_record(row: Record) -> Schedule:
         next_due=row["next_due"],
         planned_at=row["planned_at"],
         created_by=row["created_by"],
+        text_by=row["text_by"],
         words=row["words"],
         created_at=row["created_at"],
         open_runs=tuple(OpenRun(*run) for run in open_runs),
