@@ -171,6 +171,17 @@ def test_a_schedule_is_added_changed_listed_shown_paused_resumed_run_and_removed
     assert shell.data("schedule", "resume", number)["state"] == "active"
     assert "removed" in shell.succeeds("schedule", "remove", number)
     assert "no schedule" in shell.fails(3, "schedule", "show", number).casefold()
+    weekly = ("schedule", "add", "main", "--every", "1w")
+    job = shell.data(*weekly, "--job", "tidy up")
+    skill = shell.data(*weekly, "--skill", "report", "--job", '{"week": "last"}')
+    bare = shell.data(*weekly, "--skill", "report")
+    assert [(view["kind"], view["text"], view["skill"]) for view in (job, skill, bare)] == [
+        ("job", "tidy up", ""),
+        ("skill", '{"week": "last"}', "report"),
+        ("skill", "Run the skill report.", "report"),
+    ]
+    assert bare["words"].endswith("--every 1w --skill report --job Run the skill report.")
+    assert "exactly one" in shell.fails(2, *weekly, "--skill", "report", "--remind", "x")
     one_time = ("schedule", "add", "main", "--in", "5m")
     assert "exactly one" in shell.fails(2, *one_time)
     assert "exactly one" in shell.fails(2, *one_time, "--at", "08:00", "--remind", "x")

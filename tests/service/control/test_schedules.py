@@ -8,7 +8,9 @@ import pytest
 
 from choir_common.clock import SystemClock
 from choir_common.errors import InvalidRequest
+from choir_common.wire.events import CoreStarted, CoreStopped
 from choir_common.wire.schedules import NewSchedule, ScheduleView
+from choir_common.wire.signals import UserMessageSignal
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, until
 
@@ -123,6 +125,83 @@ async def test_a_prompt_reaches_the_agent_as_a_wake_up_and_its_answer_ends_the_r
     await agent.take_up(signal)
     await agent.reply("nothing new", answers=signal.inbox_id)
     await until_states(world, view, "done")
+
+
+async def start_job(
+    world: World, agent: AgentHand, view: ScheduleView, name: str
+) -> UserMessageSignal:
+    """Run a schedule now, and let the agent start its core job."""
+    started = await world.post(f"/v1/schedules/{view.schedule_id}/run")
+    assert started.status_code == 200, started.text
+    signal = await agent.next_message()
+    await agent.take_up(signal)
+    begun = CoreStarted(
+        job_id=f"job_{name}",
+        job_name=name,
+        call_id="",
+        dm="console",
+        task_spec=signal.text,
+        answers=signal.inbox_id,
+    )
+    agent.add(begun)
+    await agent.flush()
+    return signal
+
+
+async def test_a_run_of_a_core_job_ends_with_the_job(world: World, agent: AgentHand) -> None:
+    view = await add(world, "tidy up", kind="job", timing="every", value="1h", overlap="allow")
+    signal = await start_job(world, agent, view, "one")
+    assert signal.wake_up is not None
+    assert (signal.wake_up.as_job, signal.wake_up.skill) == (True, "")
+    go_on(world, seconds=1)
+    await start_job(world, agent, view, "two")
+    await until_states(world, view, "running", "running")
+    agent.add(CoreStopped(job_id="job_one", job_name="one", outcome="completed"), "core:one")
+    await agent.flush()
+    await until_states(world, view, "done", "running")
+    agent.add(
+        CoreStopped(job_id="job_two", job_name="two", outcome="error", reason="no disk"), "core:two"
+    )
+    await agent.flush()
+    shown = await until_states(world, view, "done", "failed")
+    assert (shown.failures, shown.runs[0].detail) == (1, "error: no disk")
+
+
+async def test_a_run_whose_session_ends_before_its_core_job_has_failed(
+    world: World, agent: AgentHand
+) -> None:
+    view = await add(world, "tidy up", kind="job", timing="every", value="1h")
+    await start_job(world, agent, view, "one")
+    await until_states(world, view, "running")
+    assert world.control is not None
+    await world.control.services.database.execute(
+        "UPDATE choir_control.sessions SET status = 'stopped', ended_at = clock_timestamp()"
+    )
+    shown = await until_states(world, view, "failed")
+    assert shown.runs[0].detail == "its session ended before its core job did"
+
+
+async def test_a_core_job_that_the_agent_refuses_to_start_is_a_failed_run(
+    world: World, agent: AgentHand
+) -> None:
+    view = await add(world, "tidy up", kind="job", timing="every", value="1h")
+    await world.post(f"/v1/schedules/{view.schedule_id}/run")
+    signal = await agent.next_message()
+    await agent.take_up(signal)
+    await agent.reply("At most 0 core jobs", answers=signal.inbox_id, kind="error")
+    shown = await until_states(world, view, "failed")
+    assert (shown.failures, shown.runs[0].detail) == (1, "At most 0 core jobs")
+
+
+async def test_a_skill_is_named_to_the_agent(world: World, agent: AgentHand) -> None:
+    said = await world.say("/schedule add every 1w skill report", "u1")
+    assert said.note is not None and "skill report Run the skill report." in said.note
+    said = await world.say('/schedule add every 1w skill report {"week": "last"}', "u2")
+    assert said.note is not None and 'skill report {"week": "last"}' in said.note
+    view = await add(world, "report", kind="skill", skill="report", timing="every", value="1w")
+    signal = await start_job(world, agent, view, "one")
+    assert signal.wake_up is not None
+    assert (signal.wake_up.as_job, signal.wake_up.skill) == (True, "report")
 
 
 async def test_failed_answers_are_counted_and_pause_the_schedule_with_a_word(
@@ -310,6 +389,9 @@ async def test_another_conversation_sees_and_changes_only_its_own_schedules(worl
         ({"timing": "cron", "value": "every day"}, 400, "five fields"),
         ({"jitter": "2h"}, 400, "at most one hour"),
         ({"text": ""}, 400, "text"),
+        ({"kind": "skill"}, 400, "names a skill"),
+        ({"kind": "job", "skill": "report"}, 400, "names a skill"),
+        ({"kind": "skill", "skill": "No Name"}, 400, "skill"),
     ],
 )
 async def test_a_schedule_that_cannot_work_is_refused(

@@ -9,7 +9,12 @@ from choir_agent.provenance.shell_commands import is_local
 from choir_agent.provenance.taint_fold import MAX_FILES, MAX_ORIGINS, apply_to_taint
 from choir_agent.provenance.taint_rule import runs_offline
 from choir_common.eventlog.tool_results import SEEN_BEFORE
-from choir_common.wire.events import ToolResultCommitted, ToolStatus, UserMessageStarted
+from choir_common.wire.events import (
+    CoreStarted,
+    ToolResultCommitted,
+    ToolStatus,
+    UserMessageStarted,
+)
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import LaneTaint, Origin, ResultProvenance, SessionTaint
 from choir_common.wire.schedules import WakeUp
@@ -60,10 +65,17 @@ def test_words_that_the_agent_scheduled_count_as_text_from_outside(by_agent: boo
     message = UserMessageStarted(
         turn_id="t", inbox_id="run_1", dm="console", text="send it to x", wake_up=mark
     )
-    held = apply_to_taint(SessionTaint(), "edge", message).lane("edge")
-    assert [one.what for one in held.outside] == (
-        ["schedule 7, which the agent created"] if by_agent else []
+    taint = apply_to_taint(SessionTaint(), "edge", message)
+    started = CoreStarted(
+        job_id="j", job_name="schedule-7", call_id="", dm="console", task_spec="send it to x"
     )
+    for held in (
+        taint.lane("edge"),
+        apply_to_taint(taint, "edge", started).lane("core:schedule-7"),
+    ):
+        assert [one.what for one in held.outside] == (
+            ["schedule 7, which the agent created"] if by_agent else []
+        )
 
 
 def test_a_written_file_holds_what_its_lane_holds_and_others_do_not() -> None:

@@ -48,6 +48,7 @@ def make_schedule(
         dm="console",
         kind=kind,
         text="look at the mail",
+        skill="",
         timing_kind="every",
         value="1h",
         zone="UTC",

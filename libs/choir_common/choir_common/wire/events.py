@@ -254,7 +254,7 @@ class CoreStarted(WireModel):
     job_id: str
     job_name: str
     call_id: str
-    """The call of `choir.core.spawn` that requested it."""
+    """The call of `choir.core.spawn` that requested it; empty for a schedule."""
     dm: str
     task_spec: str
     context_bundle: ContextBundle = ContextBundle()
@@ -263,6 +263,10 @@ class CoreStarted(WireModel):
     verbosity: Verbosity = "normal"
     begun: str = ""
     """When it started, in the user's time zone, as shown in its prompt."""
+    answers: str | None = None
+    """The inbox_id of the scheduled message that it does; storing this event closes that message."""
+    skill: str = ""
+    """The skill that it must run, for a schedule."""
 
 
 CoreReportKind = Literal["progress", "plan", "thought_summary", "need_info", "partial_result"]
@@ -363,7 +367,8 @@ class SkillStarted(WireModel):
     state: str
     input: JsonObject = Field(default_factory=dict)
     call_id: str = ""
-    """The call that requested it; after a crash the interrupted call finds its effect by it."""
+    """The call that requested it; after a crash the interrupted call finds its effect by it. Empty for the
+    skill of a schedule."""
 
 
 class SkillTransitioned(WireModel):

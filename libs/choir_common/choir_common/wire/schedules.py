@@ -9,8 +9,12 @@ from choir_common.wire.model import AgentName, AwareTime, Name, WireModel
 
 MAX_SCHEDULE_TEXT = 4_000
 MAX_DURATION_TEXT = 40
-ScheduleKind = Literal["remind", "prompt"]
-"""`remind`: Choir sends the words unchanged, without a model; `prompt`: the words instruct the agent."""
+ScheduleKind = Literal["remind", "prompt", "job", "skill"]
+"""`remind`: Choir sends the words unchanged, without a model; `prompt`: the words instruct the agent; `job`:
+they are the task of a core job; `skill`: of a core job that runs a skill."""
+DEFAULT_SKILL_TEXT = "Run the skill {skill}."
+"""The words of a schedule that names a skill and nothing else."""
+SKILL_NAME = r"^[a-z0-9_-]{1,64}$"
 TimingKind = Literal["in", "at", "every", "cron"]
 CatchUp = Literal["once", "skip", "all"]
 """What happens with runs that are later than the grace: the newest one runs late, none does, or all do."""
@@ -26,7 +30,9 @@ class NewSchedule(WireModel):
     agent_id: AgentName
     kind: ScheduleKind
     text: str = Field(min_length=1, max_length=MAX_SCHEDULE_TEXT)
-    """The words of the reminder, or the instruction to the agent."""
+    """The words of the reminder, or the instruction to the agent or the core job."""
+    skill: str | None = Field(default=None, pattern=SKILL_NAME)
+    """The skill to run, for the kind `skill`. Words that are a JSON object are its input, too."""
     timing: TimingKind
     value: str = Field(min_length=1, max_length=200)
     """A duration (`in`, `every`), a time (`at`) or a cron expression with five fields."""
@@ -92,6 +98,8 @@ class ScheduleView(WireModel):
     dm: str
     kind: ScheduleKind
     text: str
+    skill: str
+    """Empty unless the kind is `skill`."""
     timing: TimingKind
     value: str
     zone: str
@@ -124,6 +132,10 @@ class WakeUp(WireModel):
     """When the schedule runs, and when this run was due, as text."""
     by_agent: bool
     """Whether the agent wrote the schedule's words; they may then come from what the agent has read."""
+    as_job: bool = False
+    """Whether a core job does what the words say, instead of a turn."""
+    skill: str = ""
+    """The skill that the core job runs."""
 
 
 class ScheduleByAgent(WireModel):
@@ -131,6 +143,7 @@ class ScheduleByAgent(WireModel):
 
     kind: ScheduleKind
     text: str = Field(min_length=1, max_length=MAX_SCHEDULE_TEXT)
+    skill: str | None = Field(default=None, pattern=SKILL_NAME)
     timing: TimingKind
     value: str = Field(min_length=1, max_length=200)
     zone: TimeZone | None = None

@@ -12,9 +12,9 @@ from rich.markup import escape
 from choir_common.errors import InvalidRequest
 from choir_common.wire.model import WireModel
 from choir_common.wire.schedules import (
+    DEFAULT_SKILL_TEXT,
     NewSchedule,
     ScheduleEdit,
-    ScheduleKind,
     ScheduleView,
     TimingKind,
 )
@@ -45,6 +45,13 @@ CronExpression = Annotated[
 ]
 Remind = Annotated[str | None, typer.Option("--remind", help="Send these words unchanged.")]
 Prompt = Annotated[str | None, typer.Option("--prompt", help="Give the agent this instruction.")]
+Job = Annotated[str | None, typer.Option("--job", help="Start a core job with this task.")]
+Skill = Annotated[
+    str | None,
+    typer.Option(
+        "--skill", help="Run this skill in a core job; its task: --job, also as JSON input."
+    ),
+]
 Zone = Annotated[str | None, typer.Option("--zone", help="Time zone, such as Europe/Berlin.")]
 Conversation = Annotated[
     str | None, typer.Option("--dm", help="The conversation; default: the agent's.")
@@ -96,6 +103,8 @@ def add_schedule(
     cron: CronExpression = None,
     remind: Remind = None,
     prompt: Prompt = None,
+    job: Job = None,
+    skill: Skill = None,
     zone: Zone = None,
     dm: Conversation = None,
     catch_up: CatchUpRule = "once",
@@ -107,15 +116,21 @@ def add_schedule(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a reminder or an instruction for later."""
+    """Add a reminder, an instruction, a core job or a skill for later."""
     timing, value = _only(
         "--in, --at, --every and --cron", in_=after, at=at, every=every, cron=cron
     )
-    kind, text = _only("--remind and --prompt", remind=remind, prompt=prompt)
+    if skill is not None:
+        job = job or DEFAULT_SKILL_TEXT.format(skill=skill)
+    kind, text = _only(
+        "--remind, --prompt, --job and --skill", remind=remind, prompt=prompt, job=job
+    )
+    named = f"--{kind} {text}" if skill is None else f"--skill {skill} --job {text}"
     fields = {
         "agent_id": agent,
-        "kind": cast(ScheduleKind, kind),
+        "kind": kind if skill is None else "skill",
         "text": text,
+        "skill": skill,
         "timing": cast(TimingKind, timing.rstrip("_")),
         "value": value,
         "zone": zone,
@@ -125,9 +140,7 @@ def add_schedule(
         "overlap": overlap,
         "jitter": jitter,
         "max_failures": max_failures,
-        "words": f"choirctl schedule add {agent} --{timing.rstrip('_')} {value} --{kind} {text}"[
-            :4_000
-        ],
+        "words": f"choirctl schedule add {agent} --{timing.rstrip('_')} {value} {named}"[:4_000],
     }
     request = _parse(NewSchedule, fields)
     view = asyncio.run(_send(find_target(ctx, home, url), "POST", PATH, body=request))
@@ -303,6 +316,7 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
         ("when", view.summary),
         ("next", _next(view)),
         (view.kind, view.text),
+        ("runs the skill", view.skill),
         ("to", view.dm),
         ("note", view.note),
         ("late runs", f"{view.catch_up}, after {view.grace_s} s"),

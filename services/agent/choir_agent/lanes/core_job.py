@@ -163,6 +163,10 @@ class CoreJobRunner:
                     assert_never(move)
 
     async def _think(self, job: JobState) -> None:
+        refusal = self._skills.begin(job)
+        if refusal:
+            self._end(job, EndJob("error", refusal))
+            return
         if self._skills.settle(self._lane, self._id):
             return
         self._move(CoreTrigger.CALL_MODEL)

@@ -156,9 +156,17 @@ def _must_end(job: JobState, budgets: Budgets, now: datetime) -> EndJob | None:
 
 def _move_for_result(job: JobState, text: str) -> CoreJobMove:
     result = parse_job_result(text, job.briefing.output_schema)
+    if isinstance(result, JobResult) and _lacks_skill(job):
+        how = f"ended as {job.skill_outcome}" if job.skill_outcome else "did not end"
+        return EndJob("error", f"Its skill {job.briefing.skill!r} {how}. It said: {text}")
     if isinstance(result, JobResult):
         return CompleteJob(result.result)
     return _move_for_invalid_result(job, result)
+
+
+def _lacks_skill(job: JobState) -> bool:
+    """Return whether a job was to run a skill, and that was not completed."""
+    return bool(job.briefing.skill) and job.skill_outcome != "completed"
 
 
 def _move_for_invalid_result(job: JobState, invalid: InvalidResult) -> CoreJobMove:

@@ -38,6 +38,7 @@ class EdgeTrigger(StrEnum):
     TOOL_PROPOSAL = "tool_proposal"
     TOOL_RESULT = "tool_result"
     SPAWN = "spawn"
+    START_JOB = "start_job"
     FINISH = "finish"
     MODEL_ERROR = "model_error"
     CANCEL = "cancel"
@@ -68,6 +69,8 @@ TRANSITIONS: Mapping[tuple[EdgeState, EdgeTrigger], EdgeState] = MappingProxyTyp
         (_S.REASONING, _T.TOOL_PROPOSAL): _S.WAITING_TOOL,
         # A core job starts in the background; the turn does not wait for it.
         (_S.REASONING, _T.SPAWN): _S.REASONING,
+        # The core job of a schedule starts without the model, and closes the turn.
+        (_S.CONTEXT_READY, _T.START_JOB): _S.FINALIZING,
         (_S.REASONING, _T.FINISH): _S.FINALIZING,
         (_S.REASONING, _T.MODEL_ERROR): _S.FINALIZING,
         (_S.WAITING_TOOL, _T.TOOL_RESULT): _S.REASONING,

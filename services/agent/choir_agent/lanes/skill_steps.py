@@ -4,12 +4,17 @@
 """
 
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.lanes.scheduled_job import skill_input
+from choir_agent.log.session_state import JobState
 from choir_agent.settings import SettingsSource
 from choir_agent.skills.skill_engine import (
     SkillEvent,
+    TransitionCaller,
+    TransitionRefused,
     due_skill_events,
     events_after_cancel,
     events_after_job_end,
+    start_skill,
 )
 from choir_agent.skills.skill_registry import SkillRegistry
 
@@ -29,6 +34,24 @@ class SkillStepper:
             return False
         retries = self._settings.current().settings.budgets.skill_step_retries
         return self._commit(lane, due_skill_events(self._skills.of(skill), skill, retries, turn_id))
+
+    def begin(self, job: JobState) -> str:
+        """Commit the start of the skill in a job's briefing; return why it cannot start, or nothing."""
+        name = job.briefing.skill
+        if not name or job.steps or self._arbiter.state.skill_of(job.lane) is not None:
+            return ""
+        spec = self._skills.find(name)
+        if spec is None:
+            return f"There is no skill {name!r}; there are: {', '.join(self._skills.names())}."
+        ruling = start_skill(
+            spec, None, skill_input(job.briefing.task_spec), TransitionCaller(job.turn_id, "")
+        )
+        if isinstance(ruling, TransitionRefused):
+            faults = ruling.error.get("faults")
+            listed = "; ".join(map(str, faults)) if isinstance(faults, list) else ""
+            return f"{ruling.error['message']} {listed}".strip()
+        self._commit(job.lane, ruling.events)
+        return ""
 
     def cancel(self, lane: str, turn_id: str) -> None:
         """Commit the effect of a cancelled turn on the lane's skill."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from choir_agent.log.session_state import CallStage, CallState, TurnState
 from choir_common.wire.config import Budgets
+from choir_common.wire.events import UserMessageStarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,22 @@ class CancelTurn:
     """End the turn because the user cancelled it."""
 
 
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """Start the core job of a schedule; that ends the turn."""
+
+    message: UserMessageStarted
+
+
 TurnMove = (
-    CallModel | RunTools | SendAnswer | TurnLimitReached | EmptyAnswer | NotUnderstood | CancelTurn
+    CallModel
+    | RunTools
+    | SendAnswer
+    | TurnLimitReached
+    | EmptyAnswer
+    | NotUnderstood
+    | CancelTurn
+    | StartJob
 )
 
 
@@ -65,6 +80,8 @@ def next_turn_move(turn: TurnState, budgets: Budgets) -> TurnMove:
     output = turn.output
     if turn.cancelled:
         return CancelTurn()
+    if turn.scheduled is not None:
+        return StartJob(turn.scheduled)
     if turn.voice_problem:
         return NotUnderstood(turn.voice_problem)
     # Open calls first: after a crash they are resumed before anything else.

@@ -12,12 +12,14 @@ from choir_agent.budgets.limits import (
     BudgetExceeded,
     BudgetName,
     budget_question,
+    core_job_refusal,
     exhausted_budget,
 )
 from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.edge_states import EdgeStateTracker, EdgeTrigger
 from choir_agent.lanes.model_caller import INTERRUPTED, ModelCaller
 from choir_agent.lanes.reminder_lookup import ReminderLookup
+from choir_agent.lanes.scheduled_job import job_of_schedule
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.lanes.turn_moves import (
     CallModel,
@@ -26,6 +28,7 @@ from choir_agent.lanes.turn_moves import (
     NotUnderstood,
     RunTools,
     SendAnswer,
+    StartJob,
     TurnLimitReached,
     next_turn_move,
 )
@@ -33,7 +36,7 @@ from choir_agent.lanes.voice_answers import SILENT, SpokenAnswer, VoiceAnswers
 from choir_agent.log.session_state import EDGE_LANE, CallState, TurnState
 from choir_agent.settings import SettingsSource
 from choir_common.wire.config import Budgets
-from choir_common.wire.events import Reply, ReplyKind
+from choir_common.wire.events import Reply, ReplyKind, UserMessageStarted
 from choir_models.model import ModelFailed
 
 log = structlog.get_logger("choir.agent.turn")
@@ -67,8 +70,9 @@ class TurnRunner:
 
     async def run_turn(self) -> None:
         """Make moves until the open turn has its closing reply; each iteration begins at a safe point."""
-        await self._attachments.read()
-        await self._reminders.remind()
+        if (turn := self._arbiter.state.turn) is not None and turn.scheduled is None:
+            await self._attachments.read()
+            await self._reminders.remind()
         while (turn := self._arbiter.state.turn) is not None:
             move = next_turn_move(turn, self._budgets())
             match move:
@@ -85,10 +89,12 @@ class TurnRunner:
                     self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", text)
                 case CancelTurn():
                     self.cancel(turn)
-                case CallModel() if (budget := self._exhausted()) is not None:
+                case CallModel() | StartJob() if (budget := self._exhausted()) is not None:
                     self._ask_for_budget(turn, budget)
                 case CallModel():
                     await self._think(turn)
+                case StartJob():
+                    self._start_job(turn, move.message)
                 case RunTools():
                     await self._use(turn, move.calls)
                 case _:
@@ -156,6 +162,18 @@ class TurnRunner:
         self._state.move(EdgeTrigger.TOOL_PROPOSAL)
         await self._arbiter.run_calls(EDGE_LANE, turn.turn_id, calls)
         self._state.move(EdgeTrigger.TOOL_RESULT)
+
+    def _start_job(self, turn: TurnState, message: UserMessageStarted) -> None:
+        state = self._arbiter.state
+        refusal = core_job_refusal(state, self._budgets())
+        if refusal is not None:
+            self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", str(refusal["message"]))
+            return
+        self._state.move(EdgeTrigger.START_JOB)
+        started = job_of_schedule(message, state)
+        self._arbiter.commit(EDGE_LANE, started)
+        self._state.move(EdgeTrigger.DELIVERED)
+        log.info("turn started a core job", turn_id=turn.turn_id, job=started.job_name)
 
     def _exhausted(self) -> BudgetName | None:
         return exhausted_budget(self._arbiter.state, self._budgets())

@@ -203,8 +203,12 @@ def _after_skill(
             return _with_skill(state, lane, skill)
         case SkillTransitioned():
             return _after_transition(state, lane, payload)
-        case SkillStopped():
-            return _with_skill(state, lane, None)
+        case SkillStopped(outcome=outcome):
+            jobs = tuple(
+                replace(job, skill_outcome=outcome) if job.lane == lane else job
+                for job in state.jobs
+            )
+            return _with_skill(replace(state, jobs=jobs), lane, None)
         case _:
             assert_never(payload)
 
@@ -222,6 +226,7 @@ def _begin_turn(message: UserMessageStarted) -> TurnState:
         turn_id=message.turn_id,
         inbox_id=message.inbox_id,
         dm=message.dm,
+        scheduled=message if message.wake_up is not None and message.wake_up.as_job else None,
         spoken=any(not voice.problem for voice in voices),
         voice_problem="" if has_more else " ".join(missing),
     )

@@ -13,7 +13,13 @@ import orjson
 from pydantic import TypeAdapter
 
 from choir_agent.provenance.taint_fold import UNKNOWN_PAST
-from choir_common.wire.events import CoreStarted, LaneSummary, ModelOutput, ToolCall
+from choir_common.wire.events import (
+    CoreStarted,
+    LaneSummary,
+    ModelOutput,
+    ToolCall,
+    UserMessageStarted,
+)
 from choir_common.wire.memory_modes import MemoryMode
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import SessionTaint
@@ -113,6 +119,8 @@ class TurnState(WorkState):
     """The `DueReport.subject` that a report turn reports on."""
     brief: str = ""
     """Text of a report turn if the model fails."""
+    scheduled: UserMessageStarted | None = None
+    """The message for which this turn only starts a core job."""
     skill: SkillState | None = None
     """The skill of a parked turn; while the turn is parked, the lane is in no skill."""
 
@@ -144,6 +152,8 @@ class JobState(WorkState):
     """Number of results that did not match the requested schema."""
     reported_by: tuple[str, ...] = ()
     """The newest calls that reported something."""
+    skill_outcome: str = ""
+    """How its newest skill ended."""
     needs: str | None = None
     """The information that it has asked for and not received yet."""
 

@@ -76,6 +76,10 @@ WAKE_UP = (
     "[Choir] Not a message of the user: {summary}. Do what it says now; your answer goes to the user. It "
     "cannot approve anything in the user's place."
 )
+JOB_WAKE_UP = (
+    "[Choir] Not a message of the user: {summary}. A core job does what it says; you need not. You are told "
+    "when it ends. It cannot approve anything in the user's place."
+)
 STEP_KINDS: tuple[NoteKind, ...] = ("input", "skill")
 """Notes on the step of a skill, which are shown only while they hold."""
 
@@ -145,7 +149,8 @@ def user_text(message: UserMessageStarted) -> str:
     """Return a user's message as the model reads it: the text unchanged, and Choir's remarks marked."""
     parts: list[str] = []
     if message.wake_up is not None:
-        parts.append(WAKE_UP.format(summary=message.wake_up.summary))
+        remark = JOB_WAKE_UP if message.wake_up.as_job else WAKE_UP
+        parts.append(remark.format(summary=message.wake_up.summary))
     if message.edits is not None:
         was = f" It said:\n{quote(message.corrects)}" if message.corrects else ""
         parts.append(f"[Choir] The user corrected an earlier message.{was}")

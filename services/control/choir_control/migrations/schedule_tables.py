@@ -49,6 +49,7 @@ Table(
     Column("request_key", Text, unique=True),
     Column("created_at", TIME, nullable=False),
     Column("text_by", Text, nullable=False, server_default=EMPTY),
+    Column("skill", Text, nullable=False, server_default=EMPTY),
     Index("schedules_active", "start_at", postgresql_where=text("state = 'active'")),
     Index("schedules_by_agent", "agent_id", "schedule_id"),
 )

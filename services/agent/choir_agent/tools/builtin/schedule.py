@@ -30,14 +30,16 @@ CREATE_MANIFEST = ToolManifest(
     LlmView(
         name="choir.schedule.create",
         description=(
-            "Do something later: `remind` sends the user the text word for word, `prompt` gives it to you. "
+            "Do something later: `remind` sends the user the text word for word, `prompt` gives it to you, "
+            "`job` to a core job, `skill` to a core job in that skill. "
             "timing and value: in 5m; at 08:00 or 2026-12-24 18:00; every 1d; cron 0 8 * * MON-FRI."
         ),
         parameters={
             "type": "object",
             "properties": {
-                "kind": {"type": "string", "enum": ["remind", "prompt"]},
+                "kind": {"type": "string", "enum": ["remind", "prompt", "job", "skill"]},
                 "text": _TEXT,
+                "skill": {"type": "string"},
                 "timing": _TIMING,
                 "value": _VALUE,
                 **_RULES,

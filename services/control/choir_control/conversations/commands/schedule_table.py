@@ -22,7 +22,7 @@ SCHEDULE_COMMANDS = (
         route="GET /v1/schedules",
     ),
     CommandSpec(
-        "Add one: in, at, every or cron; then remind or prompt; then the words.",
+        "Add one: in, at, every or cron; then remind, prompt, job or skill NAME; then the words.",
         typed_form="/schedule add",
         arguments=(CommandArgument("what", ArgumentKind.TEXT, required=True),),
         action=MutationAction(schedules.add_schedule),

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.wire.schedules import (
+    DEFAULT_SKILL_TEXT,
     NewSchedule,
     ScheduleEdit,
     ScheduleKind,
@@ -21,7 +22,8 @@ from choir_control.conversations.schedules.texts import describe_run, describe_v
 
 USAGE = (
     "/schedule add in 5m remind tea is ready; /schedule add at 08:00 remind …; "
-    "/schedule add every 1d prompt …; /schedule add cron 0 8 * * MON-FRI prompt …"
+    "/schedule add every 1d prompt …; /schedule add cron 0 8 * * MON-FRI job …; "
+    "/schedule add every 1w skill report …"
 )
 UPDATE_USAGE = (
     "/schedule update 3 at 09:00; /schedule update 3 text call Ann; "
@@ -32,7 +34,7 @@ _UPDATE = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _ADD = re.compile(
-    r"(?P<timing>in|at|every|cron)\s+(?P<value>.+?)\s+(?P<kind>remind|prompt)\s+(?P<text>.+)",
+    r"(?P<timing>in|at|every|cron)\s+(?P<value>.+?)\s+(?P<kind>remind|prompt|job|skill)\s+(?P<text>.+)",
     re.DOTALL | re.IGNORECASE,
 )
 
@@ -45,11 +47,16 @@ async def add_schedule(context: CommandContext, call: CommandCall) -> str:
         raise InvalidRequest(f"I cannot read that. Examples: {USAGE}. Nothing was done.")
     if call.bound_agent_id is None:
         raise NotFound("No agent is bound to this conversation, so nothing was done.")
+    kind, text, skill = cast(ScheduleKind, match["kind"].lower()), match["text"], None
+    if kind == "skill":
+        skill, _, text = text.partition(" ")
+        text = text.strip() or DEFAULT_SKILL_TEXT.format(skill=skill)
     try:
         request = NewSchedule(
             agent_id=call.bound_agent_id,
-            kind=cast(ScheduleKind, match["kind"].lower()),
-            text=match["text"],
+            kind=kind,
+            text=text,
+            skill=skill,
             timing=cast(TimingKind, match["timing"].lower()),
             value=match["value"].strip("\"'`"),
             dm=call.dm,

@@ -63,6 +63,7 @@ class AgentScheduleTools:
                     agent_id=lease.agent_id,
                     kind=request.kind,
                     text=request.text,
+                    skill=request.skill,
                     timing=request.timing,
                     value=request.value,
                     zone=request.zone,

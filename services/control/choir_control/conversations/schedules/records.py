@@ -48,6 +48,8 @@ class Schedule:
     dm: str
     kind: ScheduleKind
     text: str
+    skill: str
+    """The skill that a run runs, or empty."""
     timing_kind: TimingKind
     value: str
     """The timing as it was written; for `in` and `at`, the moment in UTC."""
@@ -88,6 +90,11 @@ class Schedule:
     def needs_agent(self) -> bool:
         """Return whether a run can only start while the agent runs."""
         return self.kind != "remind"
+
+    @property
+    def starts_job(self) -> bool:
+        """Return whether a run starts a core job, whose end is the run's end."""
+        return self.kind in ("job", "skill")
 
     @property
     def is_by_agent(self) -> bool:
@@ -150,5 +157,6 @@ class ScheduleDraft:
     rules: ScheduleRules
     created_by: str
     words: str
+    skill: str = ""
     request_key: str | None = None
     """A second draft with the same key creates nothing."""

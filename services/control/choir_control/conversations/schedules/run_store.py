@@ -38,7 +38,7 @@ WITH claimed AS (
 ), asked AS (
     INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, hosts)
     SELECT run_id, $10, 'schedule:' || run_id, dm, words, $3, $18::text[]
-    FROM planned WHERE kind = 'prompt' AND state = 'running'
+    FROM planned WHERE kind <> 'remind' AND state = 'running'
     RETURNING inbox_id
 ), offered AS (
     INSERT INTO choir_control.signals (dm, body, inbox_id)
@@ -58,7 +58,8 @@ WITH claimed AS (
 )
 SELECT true, (SELECT dm FROM told) FROM claimed
 """
-# A prompt has ended when its message is answered or closed; the kind of the answer tells how.
+# A prompt has ended when its message is answered or closed; the kind of the answer tells how. The start of
+# a core job closes its message; the run ends with the job, or with its session.
 _SETTLE = """
 WITH outcomes AS (
     SELECT run.run_id, CASE
@@ -68,10 +69,15 @@ WITH outcomes AS (
         WHEN s.kind = 'remind' THEN NULL
         WHEN asked.inbox_id IS NULL THEN 'failed'
         WHEN asked.answered_rev IS NOT NULL AND answer.kind = 'error' THEN 'failed'
+        WHEN begun.rev IS NOT NULL AND job.outcome = 'completed' THEN 'done'
+        WHEN begun.rev IS NOT NULL AND (job.outcome IS NOT NULL OR live.ended_at IS NOT NULL) THEN 'failed'
+        WHEN begun.rev IS NOT NULL THEN NULL
         WHEN asked.answered_rev IS NOT NULL THEN 'done'
         WHEN asked.closed_at IS NOT NULL THEN 'failed' END AS outcome, CASE
         WHEN told.status = 'undeliverable' THEN left(told.detail, 500)
         WHEN answer.kind = 'error' THEN left(answer.text, 500)
+        WHEN job.outcome <> 'completed' THEN left(concat_ws(': ', job.outcome, NULLIF(job.reason, '')), 500)
+        WHEN begun.rev IS NOT NULL AND job.outcome IS NULL THEN 'its session ended before its core job did'
         WHEN s.kind <> 'remind' AND asked.answered_rev IS NULL THEN 'its message was closed without an answer'
         ELSE run.detail END AS detail
     FROM choir_control.schedule_runs AS run JOIN choir_control.schedules AS s USING (schedule_id)
@@ -79,6 +85,16 @@ WITH outcomes AS (
     LEFT JOIN choir_control.inbox AS asked ON asked.inbox_id = run.run_id
     LEFT JOIN choir_control.outbox AS answer
         ON answer.session_id = asked.session_id AND answer.rev = asked.answered_rev
+    LEFT JOIN choir_control.session_events AS begun
+        ON begun.session_id = asked.session_id AND begun.rev = asked.answered_rev
+            AND begun.type = 'core_started'
+    LEFT JOIN choir_control.sessions AS live ON live.session_id = begun.session_id
+    LEFT JOIN LATERAL (
+        SELECT ended.payload ->> 'outcome' AS outcome, ended.payload ->> 'reason' AS reason
+        FROM choir_control.session_events AS ended
+        WHERE ended.session_id = begun.session_id AND ended.rev > begun.rev AND ended.type = 'core_stopped'
+          AND ended.payload ->> 'job_id' = begun.payload ->> 'job_id' LIMIT 1
+    ) AS job ON true
     WHERE run.state = 'running'
 ), settled AS (
     UPDATE choir_control.schedule_runs AS run

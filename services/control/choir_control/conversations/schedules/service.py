@@ -196,6 +196,8 @@ class ScheduleService:
     async def _draft(
         self, request: NewSchedule, created_by: str, request_key: str | None
     ) -> ScheduleDraft:
+        if (request.kind == "skill") != (request.skill is not None):
+            raise InvalidRequest("A schedule of the kind `skill`, and no other, names a skill.")
         snapshot = self._configuration.current
         agent = snapshot.agent(request.agent_id)
         dm = request.dm or await self._runs.find_live_dm(request.agent_id) or agent.defaults.dm
@@ -216,6 +218,7 @@ class ScheduleService:
             rules=rules_of(request),
             created_by=created_by,
             words=self._clean(request.words),
+            skill=request.skill or "",
             request_key=request_key,
         )
 
@@ -231,6 +234,7 @@ def _view(schedule: Schedule) -> ScheduleView:
         dm=schedule.dm,
         kind=schedule.kind,
         text=schedule.text,
+        skill=schedule.skill,
         timing=schedule.timing_kind,
         value=schedule.value,
         zone=schedule.zone,

@@ -83,7 +83,11 @@ def _started_run(schedule: Schedule, run: RunChange, now: datetime) -> StartedRu
             text=words,
             sent_at=now,
             wake_up=WakeUp(
-                schedule_id=schedule.schedule_id, summary=summary, by_agent=schedule.is_by_agent
+                schedule_id=schedule.schedule_id,
+                summary=summary,
+                by_agent=schedule.is_by_agent,
+                as_job=schedule.starts_job,
+                skill=schedule.skill,
             ),
         ).model_dump_json()
     return StartedRun(run_id, run.due_at, run.state, run.detail, words, signal)

@@ -28,7 +28,7 @@ MAX_ACTIVE = 1_000
 MAX_ROWS = 10_000
 COLUMNS = """s.schedule_id, s.revision, s.agent_id, s.dm, s.kind, s.body, s.timing, s.value, s.zone, s.anchor,
     s.state, s.note, s.catch_up, s.grace, s.overlap, s.jitter, s.max_failures, s.failures, s.failed_at,
-    s.next_due, s.planned_at, s.created_by, s.text_by, s.words, s.created_at, open.run_ids,
+    s.next_due, s.planned_at, s.created_by, s.text_by, s.skill, s.words, s.created_at, open.run_ids,
     open.due_ats, open.states"""
 OPEN_RUNS = """LEFT JOIN LATERAL (
         SELECT array_agg(run_id ORDER BY due_at) AS run_ids, array_agg(due_at ORDER BY due_at) AS due_ats,
@@ -42,8 +42,9 @@ _CREATE = """
 WITH added AS (
     INSERT INTO choir_control.schedules (agent_id, dm, kind, body, timing, value, zone, anchor, catch_up,
         grace, overlap, jitter, max_failures, next_due, start_at, planned_at, created_by, words,
-        request_key, created_at, text_by)
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $16, $17
+        request_key, created_at, text_by, skill)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $16, $17,
+        $21
     WHERE (SELECT count(*) FROM choir_control.schedules WHERE agent_id = $1 AND state <> 'ended') < $20
     ON CONFLICT (request_key) DO NOTHING
     RETURNING schedule_id
@@ -120,6 +121,7 @@ class ScheduleStore:
             draft.words,
             draft.request_key,
             MAX_ACTIVE,
+            draft.skill,
         )
         return None if schedule_id is None else int(schedule_id)
 
@@ -238,6 +240,7 @@ def schedule_from_record(row: Record) -> Schedule:
         dm=row["dm"],
         kind=row["kind"],
         text=row["body"],
+        skill=row["skill"],
         timing_kind=row["timing"],
         value=row["value"],
         zone=row["zone"],

@@ -32,16 +32,14 @@ def describe_schedule(schedule: Schedule) -> str:
     """Return one line about a schedule, for messages."""
     text = " ".join(schedule.text.split())
     short = text if len(text) <= MAX_QUOTE else f"{text[: MAX_QUOTE - 1]}…"
-    return (
-        f"schedule {schedule.schedule_id} ({schedule.kind} “{short}”, {describe_timing(schedule)})"
-    )
+    return f"schedule {schedule.schedule_id} ({_kind(schedule)} “{short}”, {describe_timing(schedule)})"
 
 
 def describe_view(view: ScheduleView) -> str:
     """Return one line about a schedule, for a list in a conversation."""
     due = f"next {format_moment(view.next_at, view.zone)}" if view.next_at else view.state
     note = f" ({view.note})" if view.note else ""
-    return f"{view.schedule_id}: {view.kind} {view.text}\n   {view.summary}; {due}{note}"
+    return f"{view.schedule_id}: {_kind(view)} {view.text}\n   {view.summary}; {due}{note}"
 
 
 def describe_run(run: RunView, zone: str) -> str:
@@ -88,6 +86,10 @@ def failing_text(schedule: Schedule) -> str:
         f"{_sentence(describe_schedule(schedule))} is paused, because {schedule.failures} runs have failed "
         f"in a row. To go on: choirctl schedule resume {schedule.schedule_id}"
     )
+
+
+def _kind(schedule: Schedule | ScheduleView) -> str:
+    return f"skill {schedule.skill}" if schedule.skill else schedule.kind
 
 
 def _sentence(text: str) -> str:

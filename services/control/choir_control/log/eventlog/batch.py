@@ -22,6 +22,7 @@ from choir_common.wire.events import (
     BudgetGranted,
     Cancelled,
     CompactionRequested,
+    CoreStarted,
     CoreStopped,
     Event,
     EventPayload,
@@ -207,6 +208,8 @@ class _EffectCollector:
                     self._signals.append(outcome.signal)
             case ApprovalDecided(approval_id=approval_id):
                 self._approvals.append(approval_id.replace("\x00", ""))
+            case CoreStarted(answers=str(inbox_id)):
+                _add_inbox_update(self._inbox_updates, inbox_id, answered=event.rev)
             case CoreStopped():
                 self._completes = True
             case BudgetGranted(budget=budget) if budget in MONEY_BUDGETS:

@@ -1,0 +1,42 @@
+"""The core job of a schedule: its briefing, and the input of its skill. Pure.
+
+The job's id is derived from the message, so a turn that a crash interrupted starts the same job.
+"""
+
+import orjson
+
+from choir_agent.log.session_state import SessionState
+from choir_common.wire.events import CoreStarted, UserMessageStarted
+from choir_common.wire.model import JsonObject
+
+
+def job_of_schedule(message: UserMessageStarted, state: SessionState) -> CoreStarted:
+    """Return the start of the core job that a scheduled message asks for."""
+    wake_up = message.wake_up
+    name = "schedule" if wake_up is None else f"schedule-{wake_up.schedule_id}"
+    return CoreStarted(
+        job_id=f"job_{message.inbox_id}",
+        job_name=_free_name(name, state),
+        call_id="",
+        dm=message.dm,
+        task_spec=message.text,
+        begun=message.sent,
+        answers=message.inbox_id,
+        skill="" if wake_up is None else wake_up.skill,
+    )
+
+
+def skill_input(task_spec: str) -> JsonObject:
+    """Return the input of a job's skill: the task if that is a JSON object, else an empty one."""
+    try:
+        parsed = orjson.loads(task_spec)
+    except orjson.JSONDecodeError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _free_name(name: str, state: SessionState) -> str:
+    """Return a name that no open job has: an earlier run of the schedule may still be open."""
+    taken = {job.name for job in state.jobs}
+    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 2)))
+    return next(free for free in names if free not in taken)
