@@ -35,7 +35,7 @@ nightly: install ## run the long tests: a million random steps each of locks, sk
 	@$(BIN)/pytest --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lanes_property.py tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py tests/service/control/test_heartbeats.py tests/service/evolution/test_races.py tests/security/injection/test_attacks.py tests/security/injection/test_adaptive_attacks.py $(ARGS)
 	@CHOIR_TEST_EVERY_CUT=1 $(BIN)/pytest --timeout=0 tests/faults/test_cuts.py tests/faults/test_cuts_docker.py tests/faults/test_archive_cuts.py tests/faults/test_cut_updates.py tests/service/browser/test_replacing.py
 	@CHOIR_TEST_WHOLE_YEAR=1 $(BIN)/pytest --timeout=0 tests/faults/test_year.py
-	@CHOIR_SCHEDULE_KILLS=200 $(BIN)/pytest --timeout=0 tests/faults/test_schedule_kills.py
+	@CHOIR_SCHEDULE_KILLS=200 CHOIR_SCHEDULE_STACK_KILLS=20 $(BIN)/pytest --timeout=0 tests/faults/test_schedule_kills.py tests/faults/test_schedule_stack_kills.py
 	@CHOIR_TEST_OUTAGE_S=600 $(BIN)/pytest -s --timeout=0 tests/faults/test_provider_outage.py
 	@CHOIR_KILLS=20 $(BIN)/pytest --timeout=0 tests/faults/test_kill.py tests/faults/test_kill_jobs.py
 	@CHOIR_TEST_EVERY_VECTOR=1 CHOIR_TEST_RUNAWAY_ROUNDS=5 $(BIN)/pytest --timeout=0 tests/security/browser/test_ssrf.py tests/security/browser/test_isolation.py

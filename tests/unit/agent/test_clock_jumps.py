@@ -63,6 +63,9 @@ class Worked:
     def leave(self, *_: str) -> None:
         return
 
+    def begin(self, job: object) -> str:
+        return ""
+
     def settle(self, *_: str) -> bool:
         return False
 
