@@ -52,6 +52,7 @@ COMMANDS = (
     CommandEntry("tls", "Show the CA certificate of this Choir's HTTPS endpoint."),
     CommandEntry("db", "Migrate, back up and restore the embedded database."),
     CommandEntry("config", "Show config.json, and apply changes to it."),
+    CommandEntry("telegram", "Connect a Telegram bot with an agent and with you."),
     CommandEntry("secret", "Store keys and passwords, and apply changes to them."),
     CommandEntry("doctor", "Check for problems; sends one request to the model."),
     CommandEntry("init", "Create the state directory with a first configuration."),

@@ -86,6 +86,7 @@ EXAMPLES = {
     "config report": "choirctl config report",
     "config schema": "choirctl config schema",
     "config set": "choirctl config set agents.main.timezone Europe/Berlin",
+    "telegram connect": "choirctl telegram connect",
     "secret list": "choirctl secret list",
     "secret set": "choirctl secret set openrouter-key < key.txt",
     "secret delete": "choirctl secret delete openrouter-key",

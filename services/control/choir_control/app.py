@@ -149,6 +149,7 @@ class ControlApp:
                 ("archiving", services.log.archiver.run()),
                 ("content erasure", services.log.content_eraser.run()),
                 ("bot tokens", services.config_changes.bot_tokens.run()),
+                ("telegram connections", services.telegram.run()),
                 ("bus", self._serve_bus()),
             ):
                 tasks.create_task(worker, name=name)

@@ -40,6 +40,7 @@ from choir_control.api.operator.system import (
     outbox_routes,
     status_routes,
 )
+from choir_control.api.operator.telegram import telegram_routes
 from choir_control.api.readiness import ReadinessChecks
 from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
@@ -137,6 +138,7 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
             services.configuration, approvals.grants, services.hosts, services.money.costs
         ),
         person_routes(services.persons),
+        telegram_routes(services.telegram),
         audit_routes(
             verifier=services.log.audit.verifier,
             store=services.log.audit.anchors,

@@ -34,6 +34,7 @@ from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.commands.handler import CommandHandler
 from choir_control.conversations.inbox.service import InboxService
 from choir_control.conversations.session_overview import AgentOverview
+from choir_control.conversations.telegram.service import TelegramConnector
 from choir_control.settings import ControlSecrets, ControlSettings
 from choir_control.wiring.approvals import ApprovalServices, ProposalServices
 from choir_control.wiring.configuration import ConfigurationServices
@@ -43,6 +44,7 @@ from choir_control.wiring.log import LogServices
 from choir_control.wiring.money import MoneyServices
 from choir_control.wiring.schedules import ScheduleServices
 from choir_control.wiring.sessions import HostToolServices, SessionServices
+from choir_control.wiring.telegram import make_telegram_connector
 
 SERVICE = "choir-control"
 
@@ -95,6 +97,7 @@ class ControlServices:
         self.sessions = self._make_sessions()
         self.persons = self._make_person_eraser()
         self.config_changes = self._make_config_changes()
+        self.telegram = self._make_telegram_connector()
         self.rollout = self._make_rollout()
         self.approvals = self._make_approvals()
         self.overview = self._make_overview()
@@ -221,6 +224,20 @@ class ControlServices:
             certificates=self.listener,
             sockets=self.agent_sockets,
             images=self.images,
+        )
+
+    def _make_telegram_connector(self) -> TelegramConnector:
+        return make_telegram_connector(
+            config_file=self.settings.config_file,
+            secrets_json=self.settings.secrets_json,
+            database=self.database,
+            gateway=self.gateway,
+            configuration=self.configuration,
+            config_changes=self.config_changes,
+            sessions=self.sessions,
+            outbox=self.conversations.outbox,
+            redactor=self.redactor,
+            clock=self._clock,
         )
 
     def _make_rollout(self) -> UpdateService:

@@ -24,9 +24,11 @@ from choir_common.wire.erasure import DmFilesErased, EraseDmFiles
 from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway import VERSION
+from choir_gateway.api.bots import bot_routes
 from choir_gateway.api.console import large_body_routes, make_console_router
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
+from choir_gateway.channels.telegram.factory import TelegramInspectorFactory
 from choir_gateway.channels.webhook.payloads import UpdateAnswer
 from choir_gateway.control_files import ControlFileClient
 
@@ -44,13 +46,13 @@ class TokenReceiver:
     def __init__(
         self, *, registry: ChannelRegistry, redactor: Redactor, control_files: ControlFileClient
     ) -> None:
+        self.redactor = redactor
         self._registry = registry
-        self._redactor = redactor
         self._control_files = control_files
 
     def receive(self, tokens: BotTokens) -> None:
         """Pass the tokens to the redactor first, so that no log line can contain a new token."""
-        self._redactor.add_secrets(tokens.tokens.values())
+        self.redactor.add_secrets(tokens.tokens.values())
         self._control_files.trust(tokens.control_ca)
         self._registry.set_tokens(tokens)
 
@@ -103,6 +105,9 @@ def make_gateway_app(
     )
     app.include_router(_token_routes(token_receiver), dependencies=for_control)
     app.include_router(_file_routes(registry), dependencies=for_control)
+    app.include_router(
+        bot_routes(TelegramInspectorFactory(), token_receiver.redactor), dependencies=for_control
+    )
     app.include_router(_webhook_routes(registry))
     return app
 

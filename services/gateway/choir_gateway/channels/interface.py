@@ -15,6 +15,7 @@ from choir_common.wire.messages import (
 )
 from choir_common.wire.model import WireModel
 from choir_common.wire.operator import ComponentStatus
+from choir_common.wire.telegram import BotAccess, BotIdentity, BotMessages, ReadBotMessages
 
 
 class Channel(Protocol):
@@ -62,6 +63,26 @@ class ChannelFactory(Protocol):
 
     def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> Channel:
         """Return the channel of a configured gateway; it does not run yet."""
+        ...
+
+
+class BotInspector(Protocol):
+    """Access to bots by their tokens, before they are configured.
+
+    All methods raise InvalidRequest for a token that is refused, Conflict if another program receives the
+    bot's updates, RateLimited and Unavailable.
+    """
+
+    async def identify(self, access: BotAccess) -> BotIdentity:
+        """Return the bot of a token."""
+        ...
+
+    async def read_messages(self, request: ReadBotMessages) -> BotMessages:
+        """Wait for messages to a bot; confirm earlier updates first."""
+        ...
+
+    async def remove_webhook(self, access: BotAccess) -> BotIdentity:
+        """Let the updates of a bot be polled; none is dropped."""
         ...
 
 

@@ -27,6 +27,7 @@ from choir_control.conversations.commands.spec import (
     QueryAction,
     SignalAction,
 )
+from choir_control.conversations.commands.telegram_table import TELEGRAM_COMMANDS
 
 OPTIONAL_AGENT = CommandArgument("agent", ArgumentKind.AGENT)
 REQUIRED_NAME = CommandArgument("name", required=True)
@@ -359,9 +360,7 @@ OPERATOR_COMMANDS = (
         "Download a file of a message.", None, "GET /v1/dms/{dm}/messages/{outbox_id}/files/{ref}"
     ),
     _for_operators("List the conversations and the agent bound to each.", None, "GET /v1/dms"),
-    _for_operators(
-        "Show one complete request.", "approval show", "GET /v1/approvals/{approval_id}"
-    ),
+    _for_operators("Show one request.", "approval show", "GET /v1/approvals/{approval_id}"),
     _for_operators("Follow a session's log.", None, "GET /v1/sessions/{session_id}/events/stream"),
     _for_operators(
         "Roll back an applied request.",
@@ -481,6 +480,7 @@ COLLECTION_COMMANDS = (
 CHAT_COMMANDS: tuple[CommandSpec, ...] = (
     *CONVERSATION_COMMANDS,
     *SCHEDULE_COMMANDS,
+    *TELEGRAM_COMMANDS,
     *ADMIN_COMMANDS,
     *OPERATOR_COMMANDS,
     *MEMORY_COMMANDS,

@@ -19,6 +19,7 @@ from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.telegram.activity import ActivityDisplay
 from choir_gateway.channels.telegram.api_call import RateLimiter
+from choir_gateway.channels.telegram.bot import make_bot
 from choir_gateway.channels.telegram.drafts import DraftDisplay
 from choir_gateway.channels.telegram.files import download_file
 from choir_gateway.channels.telegram.notes import NoteQueue
@@ -27,7 +28,6 @@ from choir_gateway.channels.telegram.sender import MessageSender
 from choir_gateway.channels.telegram.update_handler import CommandMenu, UpdateHandler
 from choir_gateway.channels.telegram.webhook import TOKEN_HEADER, WebhookReceiver
 
-PUBLIC_API = "https://api.telegram.org"
 CONNECTIONS = 16
 
 
@@ -138,27 +138,14 @@ def make_telegram_channel(
     conversations: ConversationDirectory,
 ) -> TelegramChannel:
     """Return the channel of a configured bot."""
-    api = (gateway.api_url or PUBLIC_API).rstrip("/")
-    # Separate connection pools: the long poll must not wait for a connection that a delivery uses.
-    sending, polling = _requests(CONNECTIONS), _requests(2)
-    bot = Bot(
-        token,
-        base_url=f"{api}/bot",
-        base_file_url=f"{api}/file/bot",
-        request=sending,
-        get_updates_request=polling,
-    )
+    connection = make_bot(token, gateway.api_url, connections=CONNECTIONS)
     return TelegramChannel(
         gateway,
-        bot=bot,
-        requests=(sending, polling),
-        downloads=make_client(api),
+        bot=connection.bot,
+        requests=connection.requests,
+        downloads=make_client(connection.api),
         webhook_secret=webhook_secret,
         control=control,
         files=files,
         conversations=conversations,
     )
-
-
-def _requests(connections: int) -> HTTPXRequest:
-    return HTTPXRequest(connection_pool_size=connections, httpx_kwargs={"trust_env": False})

@@ -1,4 +1,4 @@
-"""Factory of Telegram channels, with a late import of the channel.
+"""Factories of Telegram channels and of the inspector of bots, with late imports.
 
 Telegram's library takes some 30 MB, which a gateway without a bot does not need.
 """
@@ -7,7 +7,12 @@ import os
 
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.interface import Channel, ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.interface import (
+    BotInspector,
+    Channel,
+    ChannelSecrets,
+    ConversationDirectory,
+)
 
 
 class TelegramChannelFactory:
@@ -24,8 +29,7 @@ class TelegramChannelFactory:
         """Return the channel of a bot. Raises ValueError without a token."""
         if secrets.token is None:
             raise ValueError(f"The bot {gateway.name!r} has no token.")
-        # The library's only switch to its newer types; without it each rate limit logs a warning.
-        os.environ.setdefault("PTB_TIMEDELTA", "1")
+        _prepare_library()
         from choir_gateway.channels.telegram.channel import (  # noqa: PLC0415 - 30 MB, see above
             make_telegram_channel,
         )
@@ -38,3 +42,21 @@ class TelegramChannelFactory:
             files=self._files,
             conversations=self._conversations,
         )
+
+
+class TelegramInspectorFactory:
+    """Factory of the inspector of Telegram bots."""
+
+    def make(self) -> BotInspector:
+        """Return an inspector."""
+        _prepare_library()
+        from choir_gateway.channels.telegram.inspector import (  # noqa: PLC0415 - 30 MB, see above
+            TelegramBotInspector,
+        )
+
+        return TelegramBotInspector()
+
+
+def _prepare_library() -> None:
+    # The library's only switch to its newer types; without it each rate limit logs a warning.
+    os.environ.setdefault("PTB_TIMEDELTA", "1")

@@ -1,0 +1,201 @@
+"""Command `choirctl telegram connect`.
+
+choirctl never calls Telegram: it may run on another machine, or in a container without internet. Control asks
+the gateway, which has the connection to Telegram anyway, and writes secrets.json and config.json itself.
+"""
+
+import asyncio
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.markup import escape
+
+from choir_common.errors import ChoirError, ErrorEnvelope, InvalidRequest, NotFound, from_envelope
+from choir_common.wire.telegram import ConnectTelegram, TelegramConnection
+from choirctl.api.control import ControlClient, connect, parse_response
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.app import add_group
+from choirctl.arguments import config_name_option
+from choirctl.output.printing import print_json_line, stderr_console
+
+PATH = "/v1/telegram/connections"
+MAX_TOKEN_BYTES = 1_000
+# The agent finishes its turn and summarizes its session before it moves.
+MOVE_S = 420.0
+BEGIN_S = 90.0
+LOOK_S = 0.3
+TOKEN_FORM = "@BotFather prints it as 123456789:AAH..., the whole of one line"  # noqa: S105
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(app, "telegram", ("connect", connect_bot))
+
+
+def connect_bot(
+    ctx: typer.Context,
+    agent: Annotated[
+        str, config_name_option("--agent", "The agent to talk to, by its id.", "agents")
+    ] = "main",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the bot's token; else it is asked for.", show_default=False),
+    ] = None,
+    replace_webhook: Annotated[
+        bool, typer.Option("--replace-webhook", help="Remove the webhook of another program.")
+    ] = False,
+    api_url: Annotated[
+        str | None,
+        typer.Option(help="Address of a Bot API server of your own.", show_default=False),
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Connect a Telegram bot with an agent and with you.
+
+    Create a bot with @BotFather in Telegram (/newbot); this command asks for the token it prints. Then it
+    shows a code, and the first person who sends the code to the bot within ten minutes becomes its user and
+    an admin of Choir. The agent talks on Telegram from then on. Nothing is changed before; Ctrl-C cancels.
+
+    In a script, the token is read from standard input, and --json prints two lines: the code, then the
+    result.
+    """
+    place = find_target(ctx, home, url)
+    try:
+        request = ConnectTelegram(
+            token=_read_token(token_file),
+            agent_id=agent,
+            replace_webhook=replace_webhook,
+            api_url=api_url,
+        )
+    except ValidationError as error:
+        fields = {str(fault["loc"][0]) for fault in error.errors(include_input=False)}
+        raise InvalidRequest(_explain(fields)) from None
+    connection = asyncio.run(_connect(place, request, as_json))
+    if as_json:
+        print_json_line(connection)
+    if connection.error is not None:
+        raise from_envelope(
+            ErrorEnvelope(code=connection.error.code, message=connection.error.message)
+        )
+    if not as_json:
+        _print_result(connection)
+
+
+async def _connect(place: Target, request: ConnectTelegram, as_json: bool) -> TelegramConnection:
+    async with connect(place) as api:
+        response = await api.send("POST", PATH, body=request, timeout_s=BEGIN_S)
+        connection = parse_response(response, TelegramConnection)
+        if as_json:
+            print_json_line(connection)
+        else:
+            _print_instructions(connection)
+        try:
+            return await _wait(api, connection, quiet=as_json)
+        except asyncio.CancelledError:
+            await _cancel(api, connection)
+            raise
+
+
+async def _wait(
+    api: ControlClient, connection: TelegramConnection, *, quiet: bool
+) -> TelegramConnection:
+    """Show the progress until the bot is connected or has failed; return the last state."""
+    console, wrong = stderr_console(), 0
+    moving_until: float | None = None
+    with console.status("Waiting…") as line:
+        while connection.state in ("waiting", "applying"):
+            await asyncio.sleep(LOOK_S)
+            connection = await _read(api, connection)
+            if connection.wrong_codes > wrong and not quiet:
+                wrong = connection.wrong_codes
+                console.print("A wrong code was sent to the bot; still waiting.", markup=False)
+            line.update(escape(_status(connection)))
+            if connection.state == "applying":
+                moving_until = moving_until or time.monotonic() + MOVE_S
+                if time.monotonic() > moving_until:
+                    return connection
+    return connection
+
+
+def _status(connection: TelegramConnection) -> str:
+    if connection.state == "applying":
+        return f"{connection.agent_id} moves to Telegram…"
+    seconds = max(0, int((connection.expires_at - datetime.now(UTC)).total_seconds()))
+    trouble = f" {connection.trouble}" if connection.trouble else ""
+    return f"Waiting for the code, {seconds // 60}:{seconds % 60:02} left…{trouble}"
+
+
+async def _read(api: ControlClient, connection: TelegramConnection) -> TelegramConnection:
+    response = await api.send("GET", f"{PATH}/{connection.connection_id}")
+    return parse_response(response, TelegramConnection)
+
+
+async def _cancel(api: ControlClient, connection: TelegramConnection) -> None:
+    """Cancel the attempt, or say that it is too late."""
+    try:
+        await api.send("DELETE", f"{PATH}/{connection.connection_id}")
+    except ChoirError as error:
+        text = (
+            f"Not cancelled: {error.message} See `choirctl config show`; `choirctl agent status "
+            f"{connection.agent_id}` shows where it talks."
+        )
+    else:
+        text = "Cancelled; nothing was changed."
+    stderr_console().print(text, markup=False)
+
+
+def _print_instructions(connection: TelegramConnection) -> None:
+    console = stderr_console()
+    for line in (
+        f"Write {connection.code} to @{connection.bot} from your Telegram account, or open this link and "
+        "press Start:",
+        f"  {connection.link}",
+    ):
+        console.print(line, markup=False, highlight=False)
+
+
+def _print_result(connection: TelegramConnection) -> None:
+    console = stderr_console()
+    user = connection.user_name
+    lines = [
+        f"Connected: {user} talks to {connection.agent_id} through @{connection.bot} (gateways."
+        f"{connection.gateway}, dms.{connection.dm}, secret {connection.secret}).",
+        *connection.remaining,
+        "Messages from other people are ignored. To let somebody else write to the bot, add an entry to "
+        "`dms` (docs/telegram.md).",
+    ]
+    if not connection.remaining:
+        lines.insert(1, f"{connection.agent_id} has greeted you there. Write something.")
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+
+
+def _explain(fields: set[str]) -> str:
+    if "token" in fields:
+        return f"This is no token of a Telegram bot; nothing was changed. {TOKEN_FORM}."
+    if "api_url" in fields:
+        return "--api-url: give an address such as http://127.0.0.1:8081; nothing was changed."
+    return "--agent: this is no valid agent id; nothing was changed."
+
+
+def _read_token(file: Path | None) -> str:
+    """Return the token from the file, a prompt without echo, or standard input."""
+    if file is not None:
+        try:
+            return file.read_text("utf-8").strip()
+        except FileNotFoundError:
+            raise NotFound(f"There is no {file}.") from None
+        except UnicodeDecodeError:
+            raise InvalidRequest(f"{file} contains no token. {TOKEN_FORM}.") from None
+    if sys.stdin.isatty():
+        prompt = "Token of the bot, from @BotFather"
+        answer: str = typer.prompt(prompt, hide_input=True, err=True)
+        return answer.strip()
+    return sys.stdin.buffer.read(MAX_TOKEN_BYTES).decode("utf-8", "replace").strip()
