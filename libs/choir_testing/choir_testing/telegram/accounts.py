@@ -36,6 +36,8 @@ class SentMessage:
     file_name: str | None = None
     file_bytes: bytes | None = None
     reply_to: int | None = None
+    shared: JsonObject = field(default_factory=dict)
+    """A location, venue or contact, under the names of its fields in Bot API JSON."""
     markup: str = ""
     """The text as the bot sent it, with markup."""
     preview: bool = True

@@ -27,6 +27,8 @@ def _message(bot: Bot, chat: Chat, message: SentMessage) -> JsonObject:
             [{"text": b.text, "callback_data": b.callback_data}] for b in message.buttons
         ]
         body["reply_markup"] = {"inline_keyboard": rows}
+    if message.shared:
+        return body | message.shared
     if message.file_kind is None:
         return body | {"text": message.text}
     if message.text:

@@ -4,8 +4,10 @@ Made by `FakeTelegram.user`; every action becomes an update in the bot's mailbox
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from pydantic import JsonValue
 
 from choir_common.wire.model import JsonObject
 from choir_testing.telegram.accounts import Bot, Chat, InlineButton, SentMessage
@@ -43,6 +45,36 @@ class FakeUser:
         """Send a `document`, `photo`, `voice`, `audio`, `video` or `video_note`."""
         message = SentMessage(0, False, caption, file_kind=kind, file_name=name, file_bytes=content)
         return self._post("message", self._write(message))
+
+    async def send_location(self, latitude: float, longitude: float, **more: float) -> int:
+        """Send a location; `more` are other fields of it, such as `horizontal_accuracy`."""
+        return await self._share({"location": _location(latitude, longitude, more)})
+
+    async def share_live_location(self, latitude: float, longitude: float, period_s: int) -> int:
+        """Begin to share a live location."""
+        return await self.send_location(latitude, longitude, live_period=period_s)
+
+    async def move(self, message: SentMessage, latitude: float, longitude: float) -> int:
+        """Move a live location that is still shared."""
+        return await self._relocate(message, latitude, longitude, is_live=True)
+
+    async def stop_live_location(
+        self, message: SentMessage, latitude: float, longitude: float
+    ) -> int:
+        """Stop sharing a live location; Telegram then leaves `live_period` out."""
+        return await self._relocate(message, latitude, longitude, is_live=False)
+
+    async def send_venue(self, title: str, address: str, latitude: float, longitude: float) -> int:
+        """Send a venue; as with Telegram, the message has its location twice."""
+        location = _location(latitude, longitude, {})
+        venue: JsonObject = {"location": location, "title": title, "address": address}
+        return await self._share({"venue": venue, "location": location})
+
+    async def send_contact(self, phone_number: str, first_name: str, **more: JsonValue) -> int:
+        """Send a contact; `more` are its optional fields `last_name`, `user_id` and `vcard`."""
+        return await self._share(
+            {"contact": {"phone_number": phone_number, "first_name": first_name, **more}}
+        )
 
     async def press(self, message: SentMessage, button: str) -> int:
         """Press the button with this text below a message; return the id of the update."""
@@ -97,6 +129,19 @@ class FakeUser:
         """Block the bot: its calls get 403 from now on."""
         self.chat.blocked = True
 
+    async def _share(self, shared: JsonObject) -> int:
+        return self._post("message", self._write(SentMessage(0, False, "", shared=shared)))
+
+    async def _relocate(
+        self, message: SentMessage, latitude: float, longitude: float, *, is_live: bool
+    ) -> int:
+        before = message.shared["location"]
+        assert isinstance(before, dict)
+        period = {"live_period": before["live_period"]} if is_live else {}
+        message.shared = {"location": _location(latitude, longitude, period)}
+        message.edits += 1
+        return self._post("edited_message", message_json(self.bot, self.chat, message))
+
     def _write(self, message: SentMessage) -> JsonObject:
         message.message_id = self.bot.new_message_id()
         self.chat.messages[message.message_id] = message
@@ -104,3 +149,7 @@ class FakeUser:
 
     def _post(self, kind: str, body: JsonObject) -> int:
         return self.bot.mailbox.put(kind, body)
+
+
+def _location(latitude: float, longitude: float, more: Mapping[str, JsonValue]) -> JsonObject:
+    return {"latitude": latitude, "longitude": longitude, **more}

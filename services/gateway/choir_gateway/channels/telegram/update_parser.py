@@ -14,6 +14,7 @@ from choir_common.wire.messages import (
     QuotedMessage,
 )
 from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.telegram.shared_items import describe_shared_item, is_live_update
 
 PRIVATE = "private"
 ALLOWED_UPDATES = (Update.MESSAGE, Update.EDITED_MESSAGE, Update.CALLBACK_QUERY)
@@ -25,18 +26,21 @@ DEFAULT_FILE_NAMES: dict[AttachmentKind, str] = {
     "video": "video.mp4",
     "document": "file",
 }
-UNSUPPORTED_KINDS = ("sticker", "location", "venue", "contact", "poll", "dice", "game", "story")
+UNSUPPORTED_KINDS = ("sticker", "poll", "dice", "game", "story")
 
 
 def parse_message(
     update: Update, gateway: str, contacts: ConversationDirectory
 ) -> InboundMessage | None:
-    """Return the message in an update; None for strangers, groups and other kinds of updates."""
+    """Return the message in an update; None for strangers, groups and other kinds of updates.
+
+    Also None for each new position of a live location; its end is a message.
+    """
     message = update.message or update.edited_message
     if message is None or message.from_user is None or message.chat.type != PRIVATE:
         return None
     dm = contacts.find(gateway, str(message.from_user.id))
-    if dm is None:
+    if dm is None or is_live_update(message):
         return None
     attachments = tuple(_attachments(message))
     text = message.text or message.caption or ""
@@ -46,7 +50,7 @@ def parse_message(
         update_id=str(update.update_id),
         text=restore_command_name(text, contacts.commands)
         if text or attachments
-        else _kind(message),
+        else describe_shared_item(message) or _kind(message),
         sent_at=_moment(message),
         attachments=attachments,
         message_id=str(message.message_id),
