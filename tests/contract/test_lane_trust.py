@@ -26,7 +26,7 @@ from choir_memory.sessions.lane_trust import LaneTrust
 
 TRUSTS = st.sampled_from([10, 30, 50, 70])
 NAMES = st.sampled_from(["dig", "read"])
-LANES = st.sampled_from(["edge", "core:dig", "core:read"])
+LANES = st.sampled_from(["edge", "edge:desk", "core:dig", "core:read"])
 ORIGINS = st.builds(Origin, what=st.sampled_from(["a", "b"]), trust=TRUSTS)
 LANE_TAINTS = st.builds(
     lambda outside: LaneTaint(
@@ -121,5 +121,5 @@ def test_memory_and_the_agent_agree_on_the_trust_of_each_lane(
             continue
         taint = apply_to_taint(taint, lane, payload)
         lanes.take(lane, payload)
-        for name in ("edge", "core:dig", "core:read"):
+        for name in ("edge", "edge:desk", "core:dig", "core:read"):
             assert lanes.of(name) == taint.lane(name).trust

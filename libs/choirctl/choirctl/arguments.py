@@ -12,10 +12,10 @@ import typer
 from typer.models import OptionInfo
 
 from choir_common.errors import ChoirError
+from choir_common.lanes import CORE_LANE_PREFIX, is_core
 from choir_common.wire.config_api import ConfigView
 from choirctl.api.control import ControlClient, connect, parse_response
 from choirctl.api.target import Target, find_target
-from choirctl.output.views import CORE
 
 COMPLETION_TIMEOUT_S = 2.0  # a slower completion is useless: the user types the name faster
 RECENT = 50
@@ -49,7 +49,7 @@ async def _workspaces(api: ControlClient) -> list[str]:
 
 async def _jobs(api: ControlClient) -> list[str]:
     lanes = [lane.lane for view in await api.agents() for lane in view.lanes]
-    return [lane.removeprefix(CORE) for lane in lanes if lane.startswith(CORE)]
+    return [lane.removeprefix(CORE_LANE_PREFIX) for lane in lanes if is_core(lane)]
 
 
 def _configured(section: str) -> NameSource:

@@ -51,7 +51,6 @@ from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.picture_model import PictureModel
@@ -70,6 +69,7 @@ from choir_common.clock import SystemClock
 from choir_common.errors import ChoirError
 from choir_common.eventlog.chain import LogHead
 from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, hash_directory, read_version
+from choir_common.lanes import EDGE_LANE
 from choir_common.telemetry import Redactor
 from choir_common.wire.events import MemoryModeChanged, SessionResumed, SessionStarted
 from choir_common.wire.memory_modes import DEFAULT_MODE, INCOGNITO

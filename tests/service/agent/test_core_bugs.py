@@ -22,7 +22,7 @@ from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.session_state import JobState, TurnState, core_lane
+from choir_agent.log.session_state import JobState, TurnState
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.prompt.history_format import HistoryFormat
@@ -33,6 +33,7 @@ from choir_agent.tools.workspace import Workspace
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_agent.working_memory.working_memory import SnapshotWriter, WorkingMemory
 from choir_common.clock import SystemClock
+from choir_common.lanes import core_lane
 from choir_common.redactor import Redactor
 from choir_common.wire.events import CoreOutcome, CoreStarted
 from choir_local.rehearsal.score import Score

@@ -34,7 +34,6 @@ from choir_agent.lanes.turn_moves import (
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_fold import apply_event
 from choir_agent.log.session_state import (
-    EDGE_LANE,
     CallStage,
     CallState,
     JobState,
@@ -44,6 +43,7 @@ from choir_agent.log.session_state import (
     load_state,
     state_digest,
 )
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import (
     Cancelled,

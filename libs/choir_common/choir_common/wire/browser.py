@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from choir_common.lanes import EDGE_LANE, MAX_LANE
 from choir_common.wire.model import AgentName, WireModel
 
 Url = Annotated[str, Field(min_length=1, max_length=4_000)]
@@ -126,7 +127,7 @@ class BrowseRequest(WireModel):
     """Identifies one start of the agent's process; a browser context belongs to it and ends with it."""
     call_id: str
     action: Action
-    lane: str = Field(default="edge", max_length=200)
+    lane: str = Field(default=EDGE_LANE, max_length=MAX_LANE)
     timeout_ms: int = Field(default=30_000, ge=100, le=120_000)
 
 

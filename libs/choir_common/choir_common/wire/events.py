@@ -51,7 +51,7 @@ class Event(WireModel):
     session_id: str
     rev: int = Field(ge=1)
     lane: str
-    """`edge`, `core:<job>`, `session` (the agent itself) or `control` (a tombstone)."""
+    """`edge`, `edge:<dm>`, `core:<job>`, `session` (the agent itself) or `control` (a tombstone)."""
     type: str
     payload: JsonObject
     at: str
@@ -309,7 +309,7 @@ class InjectedInstruction(WireModel):
 
     type: Literal["injected_instruction"] = "injected_instruction"
     target: str
-    """`edge` or `core:<job>`."""
+    """`edge`, `edge:<dm>` or `core:<job>`."""
     turn_id: str | None
     """The open turn or job it applies to; None while the edge lane is idle."""
     text: str

@@ -4,6 +4,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from choir_common.lanes import MAX_LANE
 from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
 from choir_common.wire.events import Event
 from choir_common.wire.grants import MAX_GRANT_DAYS, GrantScope
@@ -82,7 +83,7 @@ class CancelWork(WireModel):
 class CompactMemory(WireModel):
     """Summarize a lane's older events; default: the edge lane's."""
 
-    lane: str | None = Field(default=None, min_length=1, max_length=64)
+    lane: str | None = Field(default=None, min_length=1, max_length=MAX_LANE)
     session_id: str | None = None
     """Only if this is the current session."""
 

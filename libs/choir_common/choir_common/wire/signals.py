@@ -57,7 +57,7 @@ class CompactSignal(WireModel):
 
     kind: Literal["compact"] = "compact"
     lane: str | None = None
-    """`edge` or `core:<job>`; default: the edge lane."""
+    """`edge`, `edge:<dm>` or `core:<job>`; default: the lane of the home conversation."""
 
 
 class ConfigChangedSignal(WireModel):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 from rich.cells import cell_len, set_cell_size
 
+from choir_common.lanes import CORE_LANE_PREFIX, core_lane, is_core
 from choir_common.wire.events import (
     CoreReported,
     CoreStarted,
@@ -27,9 +28,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.rpc import StatusReport
 from choirctl.chat.render import one_line
-from choirctl.output.views import CORE
 
-EDGE = "edge"
 MAX_LINES = 6  # on the screen; `choirctl status` lists more jobs
 MAX_TEXT = 300
 IDLE = "EDGE_IDLE"
@@ -82,9 +81,9 @@ class LaneTracker:
             return None  # an event type that this version of choirctl does not know
         match payload:
             case UserMessageStarted():
-                self.busy[EDGE] = LaneActivity(now)
+                self.busy[event.lane] = LaneActivity(now)
             case ReportBegun():
-                self.busy[EDGE] = LaneActivity(now, "reporting")
+                self.busy[event.lane] = LaneActivity(now, "reporting")
             case ToolCallRequested() as p:
                 self.busy.setdefault(event.lane, LaneActivity(now)).calls[p.call_id] = p.tool
             case ToolResultCommitted() as p:
@@ -92,7 +91,7 @@ class LaneTracker:
                     self.busy[event.lane].calls.pop(p.call_id, None)
             # a notice or a message does not end the turn
             case Reply(kind="answer" | "error" | "report"):
-                self.busy.pop(EDGE, None)
+                self.busy.pop(event.lane, None)
             case SessionStarted() | SessionResumed() | SessionStopped() | SessionAbandoned():
                 self.busy = {}
             case CoreStarted() | CoreReported() | CoreStopped() as p:
@@ -109,7 +108,7 @@ class LaneTracker:
         return [truncate_to_width(row, width) for row in rows]
 
     def _of_job(self, payload: CoreStarted | CoreReported | CoreStopped, now: float) -> str:
-        lane = f"{CORE}{payload.job_name}"
+        lane = core_lane(payload.job_name)
         name = one_line(payload.job_name, 60)
         self.jobs.add(payload.job_id)
         match payload:
@@ -131,7 +130,7 @@ def truncate_to_width(line: str, width: int) -> str:
 
 
 def _line(name: str, lane: LaneActivity, now: float) -> str:
-    who = f"job {one_line(name.removeprefix(CORE), 60)}" if name.startswith(CORE) else name
+    who = f"job {one_line(name.removeprefix(CORE_LANE_PREFIX), 60)}" if is_core(name) else name
     return f"{who}: {one_line(lane.current_activity, 60)}, {max(0.0, now - lane.since):.0f} s"
 
 

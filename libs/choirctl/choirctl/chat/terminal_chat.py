@@ -20,6 +20,7 @@ from rich.markup import escape
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.escape_text import escape_hidden
 from choir_common.ids import new_id
+from choir_common.lanes import CORE_LANE_PREFIX, is_core
 from choir_common.wire.memory_modes import INCOGNITO, MEMORY_MODES
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import CommandView
@@ -51,7 +52,6 @@ from choirctl.chat.render import render_message
 from choirctl.chat.status_line import ChannelActivity, UnansweredMessages
 from choirctl.output.printing import format_count
 from choirctl.output.safe_console import SafeConsole
-from choirctl.output.views import CORE
 
 FLUSH_S = 0.2  # how long the patched standard output may take to print
 MAX_UNSENT_LINES = 100  # lines queued while Choir accepts none
@@ -181,7 +181,7 @@ class _TerminalChat:
     def running_jobs(self) -> list[str]:
         """Return the names of the running core jobs, for completion."""
         lanes = self._follower.lanes.busy
-        return [lane.removeprefix(CORE) for lane in lanes if lane.startswith(CORE)]
+        return [lane.removeprefix(CORE_LANE_PREFIX) for lane in lanes if is_core(lane)]
 
     def prompt_text(self) -> str:
         """Return the prompt."""

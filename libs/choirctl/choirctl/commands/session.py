@@ -15,6 +15,7 @@ from choir_common.errors import (
     OutcomeUnknown,
     Unavailable,
 )
+from choir_common.lanes import is_core
 from choir_common.wire.events import Event
 from choir_common.wire.operator import CompactMemory, LogVerification, SessionView, SignalQueued
 from choir_common.wire.rpc import StatusReport
@@ -32,7 +33,6 @@ from choirctl.output.printing import (
     stdout_console,
 )
 from choirctl.output.views import (
-    CORE,
     event_line,
     job_rows,
     session_facts,
@@ -248,7 +248,7 @@ async def _show(place: Target, session: str) -> SessionView:
 async def _cores(place: Target, session: str) -> list[StatusReport]:
     async with connect(place) as api:
         agent = await api.agent((await _require_running(api, session)).agent_id)
-        return [lane for lane in agent.lanes if lane.lane.startswith(CORE)]
+        return [lane for lane in agent.lanes if is_core(lane.lane)]
 
 
 async def _cancel(place: Target, session: str, job: str) -> SignalQueued:

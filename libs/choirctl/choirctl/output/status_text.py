@@ -1,5 +1,6 @@
 """Sentences about the state of Choir and its agents. Pure; used by `status`."""
 
+from choir_common.lanes import CORE_LANE_PREFIX, is_core
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.money_text import format_cost
 from choir_common.wire.operator import AgentView, SystemStatus
@@ -7,7 +8,6 @@ from choir_common.wire.rpc import StatusReport
 from choirctl.output.printing import format_age, format_count
 
 IDLE = "idle"
-JOB = "core:"
 
 
 def system_lines(status: SystemStatus) -> list[str]:
@@ -64,7 +64,7 @@ def _does(agent: AgentView) -> str:
         case "running" if agent.suspect:
             return "does not respond at the moment; it will be restarted if that continues"
         case "running":
-            edge = next((lane for lane in agent.lanes if not lane.lane.startswith(JOB)), None)
+            edge = next((lane for lane in agent.lanes if not is_core(lane.lane)), None)
             where = f" in the conversation {agent.bindings.dm}" if agent.bindings else ""
             at = edge.state_label if edge else "starting"
             doing = f"waits for you{where}" if at == IDLE else f"is busy{where} ({at})"
@@ -80,8 +80,8 @@ def _does(agent: AgentView) -> str:
 
 
 def _jobs(agent: AgentView) -> list[StatusReport]:
-    return [lane for lane in agent.lanes if lane.lane.startswith(JOB)]
+    return [lane for lane in agent.lanes if is_core(lane.lane)]
 
 
 def _name(lane: StatusReport) -> str:
-    return lane.lane.removeprefix(JOB)
+    return lane.lane.removeprefix(CORE_LANE_PREFIX)

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from choir_common.lanes import CORE_LANE_PREFIX, is_core, is_edge
 from choir_common.wire.connections import HostConnections
 from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import INCOGNITO
@@ -35,7 +36,6 @@ MAIN_FIELDS = ("tool", "job", "skill", "status", "outcome", "text", "reason", "e
 # suffixes of fields that are not printed: ids and hashes are for machines, and --json includes them
 HIDDEN_SUFFIXES = ("_id", "_hash", "hash", "digest")
 _NOTHING: tuple[object, ...] = (None, "", [], {}, ())
-CORE = "core:"
 
 
 def agent_channel(dm: DmView) -> str:
@@ -84,7 +84,7 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
     facts.add_row("heartbeat", beat)
     facts.add_row("queued messages", str(agent.queued_messages))
     for lane in agent.lanes:
-        job = lane.lane.removeprefix(CORE)
+        job = lane.lane.removeprefix(CORE_LANE_PREFIX)
         facts.add_row(f"job {job}" if job != lane.lane else f"lane {job}", lane_state(lane))
         if lane.budget_remaining:
             facts.add_row("  budget left", _budget(lane))
@@ -258,7 +258,7 @@ def job_rows(jobs: Sequence[StatusReport]) -> Table:
     """Return a table with one row per core job."""
     rows = table("JOB", "STATE", "SKILL", "STEP", "BUDGET LEFT")
     for job in jobs:
-        name = job.lane.removeprefix(CORE)
+        name = job.lane.removeprefix(CORE_LANE_PREFIX)
         rows.add_row(
             escape(name),
             escape(job.state_label),
@@ -278,7 +278,7 @@ def work_tree(agents: Sequence[AgentView]) -> Tree | None:
         branch = trees.add(f"[bold]{agent.agent_id}[/]")
         for lane in agent.lanes:
             budget = f"\n[dim]left: {_budget(lane)}[/]" if lane.budget_remaining else ""
-            job = lane.lane.removeprefix(CORE)
+            job = lane.lane.removeprefix(CORE_LANE_PREFIX)
             what = f"job {escape(job)}" if job != lane.lane else f"lane {escape(job)}"
             branch.add(f"{what}: {lane_state(lane)}{budget}")
     return trees if trees.children else None
@@ -294,7 +294,7 @@ def event_line(event: Event) -> str:
         for name, value in fields.items()
         if not name.endswith(HIDDEN_SUFFIXES)
     ]
-    colour = "cyan" if event.lane == "edge" else "magenta" if event.lane.startswith(CORE) else "dim"
+    colour = "cyan" if is_edge(event.lane) else "magenta" if is_core(event.lane) else "dim"
     return " ".join(
         (
             f"{event.rev:>5} [dim]{event.at[11:23]}[/]",

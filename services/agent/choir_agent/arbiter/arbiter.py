@@ -42,7 +42,7 @@ from choir_agent.egress.call_connections import NO_PROXY, ConnectionAccounts
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.session_state import EDGE_LANE, CallStage, CallState, SessionState
+from choir_agent.log.session_state import CallStage, CallState, SessionState
 from choir_agent.provenance.result_origins import EndedCall, result_provenance
 from choir_agent.provenance.taint_rule import TaintRule, runs_offline
 from choir_agent.settings import SettingsSource
@@ -52,6 +52,7 @@ from choir_agent.tools.availability import is_switched_off, secrets_for, unavail
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
 from choir_agent.working_memory.working_memory import SnapshotWriter
+from choir_common.lanes import is_edge
 from choir_common.wire.events import (
     EventPayload,
     ToolCall,
@@ -330,7 +331,7 @@ class Arbiter:
             scopes=ask.question.scopes,
             grants=ask.question.grants,
             hosts=ask.question.hosts,
-            job_id=turn_id if lane != EDGE_LANE else None,
+            job_id=turn_id if not is_edge(lane) else None,
         )
         with tracing_spans.wait_span("approval", call.call_id, lane):
             decision = await self._approvals.decision(request)

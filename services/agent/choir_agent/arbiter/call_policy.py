@@ -6,9 +6,9 @@ from decimal import Decimal
 
 from choir_agent.arbiter.host_rule import NewHosts
 from choir_agent.arbiter.rulings import CheckedCall, Question
-from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.provenance.taint_rule import SendingCall, TaintRule
 from choir_agent.tools.model_view import model_name
+from choir_common.lanes import is_edge
 from choir_common.policy import PolicyCall, decide, find_destinations
 from choir_common.wire.grants import EVERY_SCOPE
 from choir_common.wire.model import JsonObject
@@ -68,7 +68,7 @@ def rule_call(
     call = PolicyCall(
         agent_id=policy.agent_id,
         tool=tool,
-        lane="edge" if lane == EDGE_LANE else "core",
+        lane="edge" if is_edge(lane) else "core",
         role=policy.role,
         arguments=checked.arguments,
         path=checked.path,

@@ -10,12 +10,12 @@ import orjson
 
 from choir_agent.locks.claim import Claim, Lockset
 from choir_agent.locks.lock_manager import LockManager
-from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import AttachedFile, Tool, ToolFailed
 from choir_agent.tools.workspace import STAGING_LOCK, Workspace, is_in_staging
 from choir_common.eventlog.json_scrubbing import is_too_deep
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.events import HeldLock, ToolCall
 from choir_common.wire.grants import EVERY_SCOPE, GrantScope, GrantUse
 from choir_common.wire.model import JsonObject

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from choir_agent.budgets.limits import tool_call_refusal
 from choir_agent.locks.claim import EDGE_EFFECTS, Lockset
-from choir_agent.log.session_state import EDGE_LANE, JobState, SessionState
+from choir_agent.log.session_state import JobState, SessionState
 from choir_agent.skills.current_step import tool_refusal
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.registry import ToolRegistry
+from choir_common.lanes import is_edge
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import HeldLock
 from choir_common.wire.model import JsonObject
@@ -55,19 +56,19 @@ class ToolPolicy:
 
     def extra_locks(self, tool: ToolManifest, lane: str) -> Lockset:
         """Return the locks that a call needs in addition to those of its manifest."""
-        if lane != EDGE_LANE or not is_restricted_during_jobs(tool):
+        if not is_edge(lane) or not is_restricted_during_jobs(tool):
             return ()
         return (HeldLock(resource=EDGE_EFFECTS, mode="S"),)
 
     def _lane_forbids(self, tool: ToolManifest, now: PolicyContext) -> JsonObject | None:
         if self.registry.is_offered(tool.name, now.lane):
             return None
-        whose = "core jobs" if now.lane == EDGE_LANE else "the edge lane"
+        whose = "core jobs" if is_edge(now.lane) else "the edge lane"
         message = f"Only {whose} may use {model_name(tool.name)}."
         return self._refused("wrong_lane", message, now)
 
     def _jobs_forbid(self, tool: ToolManifest, now: PolicyContext) -> JsonObject | None:
-        if now.lane != EDGE_LANE or not now.state.jobs or not is_restricted_during_jobs(tool):
+        if not is_edge(now.lane) or not now.state.jobs or not is_restricted_during_jobs(tool):
             return None
         names = [job.name for job in now.state.jobs]
         message = (
@@ -92,7 +93,7 @@ class ToolPolicy:
 
     def _refused(self, code: str, message: str, now: PolicyContext) -> JsonObject:
         job = now.state.find_work(now.turn_id)
-        restricted = now.lane == EDGE_LANE and bool(now.state.jobs)
+        restricted = is_edge(now.lane) and bool(now.state.jobs)
         allowed = [
             model_name(manifest.name)
             for manifest in self.registry.manifests()

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.working_memory.lane_window import LaneWindow, WindowPiece
+from choir_common.lanes import is_edge
 
 CompactionReason = Literal["full", "asked", "overflow"]
 """`full`: the window is full. `asked`: user or model requested it. `overflow`: the provider refused the
@@ -67,7 +67,7 @@ def fold_through(window: LaneWindow, limits: WindowLimits, why: CompactionReason
     through = _first_enough(usual, window, goal_count, goal_size)
     left_count, left_size = _left(usual, window)
     still_bursting = left_count > HARD_COUNT * limits.events or left_size > limits.size
-    if window.lane == EDGE_LANE and still_bursting:
+    if is_edge(window.lane) and still_bursting:
         return _first_enough(all_pieces, window, goal_count, goal_size)
     return through
 

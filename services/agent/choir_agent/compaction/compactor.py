@@ -23,7 +23,7 @@ from choir_agent.compaction.compaction_plan import (
 )
 from choir_agent.compaction.event_lines import event_hashes, render_event_lines, select_summary
 from choir_agent.log.committed_event import CommittedEvent
-from choir_agent.log.session_state import EDGE_LANE, SessionState
+from choir_agent.log.session_state import SessionState
 from choir_agent.models.model_wrappers import MeteredCompletion
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.settings import SettingsSource
@@ -37,6 +37,7 @@ from choir_agent.working_memory.memory_delta import (
 )
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.errors import RateLimited
+from choir_common.lanes import is_edge
 from choir_common.wire.events import (
     CompactionRequested,
     CoreStopped,
@@ -74,7 +75,7 @@ class CompactionInstructions:
 
     def for_lane(self, lane: str, room: int) -> str:
         """Return the instructions for a lane; its summary may take `room` bytes."""
-        role = self.edge if lane == EDGE_LANE else self.core
+        role = self.edge if is_edge(lane) else self.core
         return self.text.replace("{role}", role).replace("{room}", str(room))
 
 

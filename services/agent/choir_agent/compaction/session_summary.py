@@ -14,13 +14,14 @@ from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.compactor import EventCommitter
 from choir_agent.compaction.event_lines import render_event_lines
-from choir_agent.log.session_state import EDGE_LANE, SessionState
+from choir_agent.log.session_state import SessionState
 from choir_agent.models.model_wrappers import MeteredCompletion
 from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.memory_delta import extract_json
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.errors import RateLimited
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.events import SummaryTopic, UsageRecorded
 from choir_models.model import ModelFailed
 

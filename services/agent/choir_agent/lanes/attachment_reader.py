@@ -7,13 +7,13 @@ are not read here: models that see get them with each prompt (`models/picture_mo
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.models.picture_model import MAX_PDF_BYTES, MAX_PDF_PAGES
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace_files import WorkspaceFiles
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.errors import Unavailable
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.attachments import AttachmentText, ReceivedFile
 from choir_common.wire.events import AttachmentsRead, UserMessageStarted
 from choir_files.errors import UnreadableFile

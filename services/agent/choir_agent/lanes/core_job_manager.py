@@ -12,7 +12,8 @@ import structlog
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.lanes.core_job import CoreJobFactory, CoreJobRunner
 from choir_agent.log.committed_event import CommittedEvent
-from choir_agent.log.session_state import JobState, core_lane
+from choir_agent.log.session_state import JobState
+from choir_common.lanes import core_lane
 from choir_common.wire.events import (
     BudgetGranted,
     Cancelled,

@@ -13,9 +13,9 @@ import structlog
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.lanes.edge_states import EdgeState
-from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.settings import SettingsSource
 from choir_common.errors import ChoirError
+from choir_common.lanes import EDGE_LANE, is_edge
 from choir_common.redactor import Redactor
 from choir_common.wire.activity import MAX_DRAFT
 from choir_common.wire.rpc import ReplyDraft, StatusRequest
@@ -100,7 +100,7 @@ class DraftReporter:
         if not self._settings.current().settings.streaming:
             yield NO_LISTENER
             return
-        if lane != EDGE_LANE:
+        if not is_edge(lane):
             yield UNHEARD
             return
         draft = self._draft = _CallDraft(read_rev, self._changed)

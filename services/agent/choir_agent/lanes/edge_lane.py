@@ -26,10 +26,11 @@ from choir_agent.lanes.turn_runner import TurnRunner
 from choir_agent.lanes.voice_answers import VoiceAnswers
 from choir_agent.lanes.voice_notes import HeardMessage, VoiceNotes
 from choir_agent.log.committed_event import CommittedEvent
-from choir_agent.log.session_state import EDGE_LANE, DueReport, TurnState
+from choir_agent.log.session_state import DueReport, TurnState
 from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock
 from choir_common.ids import new_id
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.events import (
     Cancelled,
     InjectedInstruction,

@@ -11,8 +11,8 @@ from types import MappingProxyType
 import structlog
 
 from choir_agent.lanes.lane_status import LaneStateRecorder
-from choir_agent.log.session_state import EDGE_LANE
 from choir_common.errors import Conflict
+from choir_common.lanes import EDGE_LANE
 
 log = structlog.get_logger("choir.agent.edge")
 

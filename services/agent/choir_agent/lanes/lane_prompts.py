@@ -4,14 +4,7 @@ The edge lane's tools do not change while jobs run, so that the prompt's prefix 
 policy refuses what is not allowed.
 """
 
-from choir_agent.log.session_state import (
-    CORE_LANE_PREFIX,
-    EDGE_LANE,
-    JobState,
-    SessionState,
-    SessionStateSource,
-    TurnState,
-)
+from choir_agent.log.session_state import JobState, SessionState, SessionStateSource, TurnState
 from choir_agent.models.lane_models import model_for_lane
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.prompt.prompt_assembler import PromptAssembler
@@ -29,6 +22,7 @@ from choir_agent.tools.availability import unavailable_tools
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.short_tools import tools_to_hide
+from choir_common.lanes import CORE_LANE_PREFIX, is_edge
 from choir_common.wire.config import AgentSettings
 
 
@@ -70,8 +64,7 @@ class LanePrompts:
         # A skill's step and a briefing name few tools, and the work needs them.
         if allowed is None:
             jobs_have_room = (
-                lane == EDGE_LANE
-                and not model_for_lane(settings, CORE_LANE_PREFIX).has_small_context
+                is_edge(lane) and not model_for_lane(settings, CORE_LANE_PREFIX).has_small_context
             )
             hidden |= tools_to_hide(self._registry.canonical_names, with_jobs=jobs_have_room)
         return self._registry.view(lane, allowed, hidden, short=True)

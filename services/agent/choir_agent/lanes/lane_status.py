@@ -5,11 +5,12 @@ from typing import Protocol
 
 from choir_agent.budgets.limits import CALLS, TOKENS, remaining_of
 from choir_agent.lanes.core_job_moves import time_left
-from choir_agent.log.session_state import EDGE_LANE, JobState, SessionState, SessionStateSource
+from choir_agent.log.session_state import JobState, SessionState, SessionStateSource
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.lane_models import model_for_lane, model_name_for_lane
 from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock
+from choir_common.lanes import is_edge
 from choir_common.wire.config import AgentSettings, Budgets
 from choir_common.wire.rpc import ModelInUse, StatusRequest
 
@@ -46,7 +47,7 @@ class LaneStatusDescriber:
             skill=skill.skill if skill is not None else None,
             step=skill.state if skill is not None else None,
             budget_remaining=_edge_left(session, budgets)
-            if lane == EDGE_LANE
+            if is_edge(lane)
             else _job_left(lane, session, budgets, self._clock.now()),
             model_failure=self._outages.of(model_name_for_lane(settings, lane)),
             model=_model_in_use(settings, lane),

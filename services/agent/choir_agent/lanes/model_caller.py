@@ -17,7 +17,7 @@ from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.lanes.draft_reporter import DraftReporter
 from choir_agent.lanes.model_notices import ModelNotices
 from choir_agent.lanes.picture_describer import PictureDescriber
-from choir_agent.log.session_state import EDGE_LANE, JobState, TurnState
+from choir_agent.log.session_state import JobState, TurnState
 from choir_agent.models.failure_messages import (
     OutageTracker,
     describe_failure,
@@ -41,6 +41,7 @@ from choir_agent.settings import SettingsSource
 from choir_agent.tools.registry import ToolRegistry
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
+from choir_common.lanes import EDGE_LANE, is_edge
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import ModelOutput, PromptNote, ProviderFields, ToolCall
 from choir_common.wire.model_config import InputKind
@@ -330,7 +331,7 @@ class ModelCaller:
         read_rev = self._arbiter.state.rev
         config = model.config
         key = self._key(model)
-        if work.lane == EDGE_LANE:
+        if is_edge(work.lane):
             began = time.monotonic()
             self._running = _RunningCall(work.turn_id, model, prompt, read_rev, began)
         purpose = CallPurpose(
@@ -348,7 +349,7 @@ class ModelCaller:
                     # Inside the context, so that the reservation ends when the usage is charged.
                     self._record(work, completion, read_rev, origin, prompt.notes)
         finally:
-            if work.lane == EDGE_LANE:
+            if is_edge(work.lane):
                 self._running = None
 
     async def _wait(self, work: TurnState | JobState, error: ModelFailed, pause_s: float) -> None:
@@ -397,7 +398,7 @@ class ModelCaller:
             usage=completion.usage,
             notes=notes,
         )
-        if work.lane == EDGE_LANE:
+        if is_edge(work.lane):
             # An output that is recorded can no longer be stopped.
             self._running = None
         # The next event follows at once (a tool request or the reply): send both in one heartbeat.

@@ -12,7 +12,7 @@ import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import BudgetExceeded
-from choir_agent.log.session_state import EDGE_LANE, JobState, TurnState
+from choir_agent.log.session_state import JobState, TurnState
 from choir_agent.models.lane_models import vision_models
 from choir_agent.models.model_wrappers import CallPurpose, MeteredCompletion, MeteredModel
 from choir_agent.models.retry_policy import RetrySchedule
@@ -21,6 +21,7 @@ from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.lane_window import WindowTurn
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.errors import ChoirError
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.attachments import PictureRef, is_picture
 from choir_common.wire.events import (
     PictureDescribed,

@@ -12,12 +12,13 @@ from pydantic import ValidationError
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.control_client.control_client import ControlClient
-from choir_agent.log.session_state import EDGE_LANE, TurnState
+from choir_agent.log.session_state import TurnState
 from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Fenced, Unauthorized
 from choir_common.ids import new_id
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.events import RemindersAdded, UserMessageStarted
 from choir_common.wire.memory_config import ReminderConfig
 from choir_common.wire.memory_recall import MAX_KNOWN_DOCUMENTS, Reminder, Reminders

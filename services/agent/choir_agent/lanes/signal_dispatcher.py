@@ -14,7 +14,7 @@ from choir_agent.lanes.core_job_manager import CoreJobManager
 from choir_agent.lanes.edge_lane import EdgeLane
 from choir_agent.lanes.session_shutdown import SessionShutdown
 from choir_agent.log.committed_event import CommittedEvent
-from choir_agent.log.session_state import EDGE_LANE
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.events import ApprovalDecided, CompactionRequested, ToolResultCommitted
 from choir_common.wire.signals import (
     ApprovalResolvedSignal,

@@ -33,8 +33,9 @@ from choir_agent.lanes.turn_moves import (
     next_turn_move,
 )
 from choir_agent.lanes.voice_answers import SILENT, SpokenAnswer, VoiceAnswers
-from choir_agent.log.session_state import EDGE_LANE, CallState, TurnState
+from choir_agent.log.session_state import CallState, TurnState
 from choir_agent.settings import SettingsSource
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import Reply, ReplyKind, UserMessageStarted
 from choir_models.model import ModelFailed

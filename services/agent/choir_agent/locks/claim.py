@@ -11,13 +11,12 @@ A lookup of conflicts then takes one step for each path component, however many 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from choir_common.lanes import is_core, is_edge
 from choir_common.wire.events import HeldLock
 
 WORKSPACE = "workspace"
 FILE_PREFIX = "file:"
 TOP_DIRECTORY = "file:."
-EDGE = "edge"
-CORE = "core:"
 EDGE_EFFECTS = "edge_effects"
 """Shared by effects of the edge lane, exclusive for the start of a core job: neither begins during the
 other."""
@@ -45,12 +44,12 @@ def locks_conflict(lock: HeldLock, other: HeldLock) -> bool:
 
 def is_job_command(owner: str, lock: HeldLock) -> bool:
     """Return whether a lock is a core job's exclusive lock on the whole workspace."""
-    return owner.startswith(CORE) and lock.resource == WORKSPACE and lock.mode == "X"
+    return is_core(owner) and lock.resource == WORKSPACE and lock.mode == "X"
 
 
 def is_dirty_read(owner: str, lock: HeldLock) -> bool:
     """Return whether the edge lane may take this lock while a core job has the workspace (a dirty read)."""
-    return owner == EDGE and lock.mode == "S" and lock.resource.startswith(FILE_PREFIX)
+    return is_edge(owner) and lock.mode == "S" and lock.resource.startswith(FILE_PREFIX)
 
 
 Lockset = tuple[HeldLock, ...]

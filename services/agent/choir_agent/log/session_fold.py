@@ -18,15 +18,9 @@ from choir_agent.log.fold_work import (
     apply_proposal_result,
     apply_work_event,
 )
-from choir_agent.log.session_state import (
-    EDGE_LANE,
-    JobState,
-    SessionState,
-    SkillState,
-    TurnState,
-    load_state,
-)
+from choir_agent.log.session_state import JobState, SessionState, SkillState, TurnState, load_state
 from choir_agent.provenance.taint_fold import apply_to_taint
+from choir_common.lanes import EDGE_LANE, is_edge
 from choir_common.wire.config_parts import MONEY_BUDGETS
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
@@ -342,7 +336,7 @@ def _apply_usage(state: SessionState, lane: str, payload: WorkPayload) -> Sessio
 
 def _after_injection(state: SessionState, injected: InjectedInstruction) -> SessionState:
     turn = state.turn
-    if injected.target == EDGE_LANE:
+    if is_edge(injected.target):
         if turn is None or turn.turn_id != injected.turn_id:
             return state
         return replace(state, turn=replace(turn, news_rev=state.rev))

@@ -13,6 +13,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from choir_agent.provenance.taint_fold import UNKNOWN_PAST
+from choir_common.lanes import EDGE_LANE, core_lane
 from choir_common.wire.events import (
     CoreStarted,
     LaneSummary,
@@ -24,14 +25,7 @@ from choir_common.wire.memory_modes import MemoryMode
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import SessionTaint
 
-EDGE_LANE = "edge"
-CORE_LANE_PREFIX = "core:"
 NO_TAINT = SessionTaint()
-
-
-def core_lane(job_name: str) -> str:
-    """Return the lane name of a core job."""
-    return f"{CORE_LANE_PREFIX}{job_name}"
 
 
 class CallStage(StrEnum):

@@ -1,6 +1,6 @@
 """The models of a lane, and those that they fall back to."""
 
-from choir_agent.log.session_state import EDGE_LANE
+from choir_common.lanes import is_edge
 from choir_common.wire.config import AgentSettings, ModelConfig
 from choir_models.abilities import sees_pictures
 from choir_models.fallback import NamedModel
@@ -8,13 +8,13 @@ from choir_models.fallback import NamedModel
 
 def model_for_lane(settings: AgentSettings, lane: str) -> ModelConfig:
     """Return a lane's model: the edge lane's model, or `core_model` for core jobs if it is configured."""
-    return settings.model if lane == EDGE_LANE else settings.core_model or settings.model
+    return settings.model if is_edge(lane) else settings.core_model or settings.model
 
 
 def model_name_for_lane(settings: AgentSettings, lane: str) -> str:
     """Return the name of a lane's model in config.json."""
-    is_core = lane != EDGE_LANE and settings.core_model is not None
-    return (settings.core_model_name if is_core else None) or settings.model_name
+    has_core_model = not is_edge(lane) and settings.core_model is not None
+    return (settings.core_model_name if has_core_model else None) or settings.model_name
 
 
 def models_for_lane(settings: AgentSettings, lane: str) -> tuple[NamedModel, ...]:

@@ -15,10 +15,11 @@ import structlog
 from choir_agent import tracing_spans
 from choir_agent.budgets.limits import TokenBudget
 from choir_agent.budgets.money import MoneyReserver, PlannedCall, Reservation
-from choir_agent.log.session_state import EDGE_LANE, SessionState
+from choir_agent.log.session_state import SessionState
 from choir_agent.working_memory.token_estimator import BYTES_PER_TOKEN, TokenEstimator, prompt_size
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import EventPayload, UsageRecorded
 from choir_common.wire.money import MAX_MODEL_NAME, ModelUsage

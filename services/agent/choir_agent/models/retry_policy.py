@@ -7,8 +7,8 @@ lane gives up after a few, because a user waits. A core job goes on until its ti
 
 import math
 
-from choir_agent.log.session_state import EDGE_LANE
 from choir_common.backoff import Backoff
+from choir_common.lanes import is_edge
 from choir_common.wire.config import AgentSettings
 from choir_models.model import ModelFailed, NoModelResponse
 
@@ -34,7 +34,7 @@ class RetrySchedule:
     def __init__(self, settings: AgentSettings, lane: str) -> None:
         """Start a schedule; the first pause is `rate_limit_retry_ms`, and each one doubles the last."""
         first_s = settings.rate_limit_retry_ms / 1000
-        self._is_patient = lane != EDGE_LANE
+        self._is_patient = not is_edge(lane)
         self._retries_left = math.inf if self._is_patient else RETRIES
         if not settings.features.model_retries:
             self._retries_left = 0

@@ -13,11 +13,11 @@ from typing import Protocol
 import orjson
 
 from choir_agent.log.committed_event import CommittedEvent
-from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.prompt.attachment_notes import render_description, render_file_notes
 from choir_agent.prompt.history_format import HistoryFormat, request_call_id
 from choir_agent.prompt.quotation import quote
 from choir_agent.working_memory.lane_window import HeadNotes
+from choir_common.lanes import is_edge
 from choir_common.wire.attachments import ANY_MIME, PictureRef, ReceivedFile, is_picture
 from choir_common.wire.events import (
     CoreStarted,
@@ -300,7 +300,7 @@ def visible_result(result: ToolResultCommitted, lane: str) -> JsonObject:
 
 
 def _is_exposed(result: ToolResultCommitted, lane: str) -> bool:
-    return result.exposure in ("both", "edge" if lane == EDGE_LANE else "core")
+    return result.exposure in ("both", "edge" if is_edge(lane) else "core")
 
 
 def _visible(result: ToolResultCommitted, lane: str) -> JsonObject:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from choir_agent.log.committed_event import CommittedEvent
-from choir_agent.log.session_state import EDGE_LANE, SessionState, core_lane
+from choir_agent.log.session_state import SessionState
 from choir_agent.prompt.event_messages import (
     ToolNames,
     head_messages,
@@ -33,6 +33,7 @@ from choir_agent.working_memory.lane_window import (
 )
 from choir_agent.working_memory.token_estimator import file_size, prompt_size
 from choir_agent.working_memory.working_memory import WorkingMemory
+from choir_common.lanes import EDGE_LANE, core_lane, is_edge
 from choir_common.wire.events import LaneSummary, NoteKind
 
 StepNotes = frozenset[tuple[int, NoteKind]]
@@ -113,7 +114,7 @@ class PromptAssembler:
 
     def fixed_size(self, state: SessionState, lane: str) -> int:
         """Return the bytes of the prompt's parts that are never compacted."""
-        usual = self._edge if lane == EDGE_LANE else self._core
+        usual = self._edge if is_edge(lane) else self._core
         first = self._firsts.get(lane, len(usual))
         window = self._memory.window(lane)
         heads = self._head_size(window) if window is not None else 0

@@ -13,6 +13,7 @@ from choir_common.eventlog.tool_results import (
     TOOL_OUTPUT,
     returns_outside_text,
 )
+from choir_common.lanes import EDGE_LANE, core_lane, edge_lane_of
 from choir_common.wire.events import (
     CoreReported,
     CoreStarted,
@@ -36,7 +37,6 @@ from choir_common.wire.provenance import (
     WorkspaceTaint,
 )
 
-EDGE = "edge"
 ANY_PATH = "*"
 """In `ResultProvenance.wrote`: any file may have changed."""
 MAX_ORIGINS = 6
@@ -50,7 +50,7 @@ GESTURES = frozenset({"scroll", "back", "screenshot", "tabs"})
 """Actions of the browser that contact nobody, but that a script of the page can notice."""
 UNKNOWN_PAST = SessionTaint(
     lanes={
-        EDGE: LaneTaint(
+        EDGE_LANE: LaneTaint(
             outside=(Origin(what="this conversation before the update", trust=TOOL_OUTPUT.trust),),
             private=(Origin(what="this conversation before the update"),),
             trust=TOOL_OUTPUT.trust,
@@ -77,22 +77,24 @@ def apply_to_taint(taint: SessionTaint, lane: str, payload: EventPayload) -> Ses
             return _with_lane(taint, lane, agreed)
         case RemindersAdded(reminders=reminders) if reminders:
             least = min(reminder.trust for reminder in reminders)
-            return _add(taint, EDGE, _from_memory(least))
+            return _add(taint, edge_lane_of(lane), _from_memory(least))
         case UserMessageStarted():
-            return _after_message(taint, payload)
+            return _after_message(taint, edge_lane_of(lane), payload)
         case CoreStarted(job_name=name):
-            return _with_lane(taint, f"core:{name}", taint.lane(EDGE))
+            return _with_lane(taint, core_lane(name), taint.lane(edge_lane_of(lane)))
         case InjectedInstruction(target=target, by="edge"):
-            return _with_lane(taint, target, join_lanes(taint.lane(target), taint.lane(EDGE)))
+            return _with_lane(
+                taint, target, join_lanes(taint.lane(target), taint.lane(edge_lane_of(lane)))
+            )
         case CoreReported(job_name=name):
-            joined = join_lanes(taint.lane(EDGE), taint.lane(f"core:{name}"))
-            return _with_lane(taint, EDGE, joined)
+            joined = join_lanes(taint.lane(EDGE_LANE), taint.lane(core_lane(name)))
+            return _with_lane(taint, EDGE_LANE, joined)
         case CoreStopped(job_name=name):
-            joined = join_lanes(taint.lane(EDGE), taint.lane(f"core:{name}"))
+            joined = join_lanes(taint.lane(EDGE_LANE), taint.lane(core_lane(name)))
             rest = {
-                key: lane_taint for key, lane_taint in taint.lanes.items() if key != f"core:{name}"
+                key: lane_taint for key, lane_taint in taint.lanes.items() if key != core_lane(name)
             }
-            return _with_lane(taint.model_copy(update={"lanes": rest}), EDGE, joined)
+            return _with_lane(taint.model_copy(update={"lanes": rest}), EDGE_LANE, joined)
         case _:
             return taint
 
@@ -196,14 +198,14 @@ def _from_memory(least: int) -> ResultProvenance:
     )
 
 
-def _after_message(taint: SessionTaint, message: UserMessageStarted) -> SessionTaint:
+def _after_message(taint: SessionTaint, lane: str, message: UserMessageStarted) -> SessionTaint:
     """Note the message's files, which others may have written, and the words of the agent's own schedules."""
     wake_up, workspace = message.wake_up, taint.workspace
     if wake_up is not None and wake_up.by_agent:
         # The agent may have written them after it had read something from outside.
         what = f"schedule {wake_up.schedule_id}, which the agent created"
         outside = (Origin(what=what, trust=TOOL_OUTPUT.trust),)
-        taint = _add(taint, EDGE, ResultProvenance(outside=outside))
+        taint = _add(taint, lane, ResultProvenance(outside=outside))
     for file in message.attachments:
         if file.transcription is not None:
             continue
@@ -211,7 +213,7 @@ def _after_message(taint: SessionTaint, message: UserMessageStarted) -> SessionT
         name = " ".join(file.name.split())[:100]
         source = (Origin(what=f"file {name} from the user", trust=TOOL_OUTPUT.trust),)
         incoming = ResultProvenance(outside=source, private=source)
-        taint = _add(taint, EDGE, incoming)
+        taint = _add(taint, lane, incoming)
         if file.path:
             lane_taint = LaneTaint(outside=source, private=source, trust=TOOL_OUTPUT.trust)
             workspace = _with_file(workspace, file.path, lane_taint)

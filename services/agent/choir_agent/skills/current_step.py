@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import orjson
 
-from choir_agent.log.session_state import EDGE_LANE, SkillState
+from choir_agent.log.session_state import SkillState
 from choir_agent.skills.skill_spec import CANCEL, TRANSITION_TOOL, SkillSpec, StateSpec
+from choir_common.lanes import is_edge
 from choir_common.wire.model import JsonObject
 
 ToolNameInPrompt = Callable[[str], str]
@@ -93,7 +94,7 @@ def render_step_note(
         *(f"- {on}: {to or UNFINISHED}" for on, to in available_transitions(spec, skill)),
         *_ending(spec, skill),
         "An answer without tool calls goes to the user, and you stay in this step."
-        if skill.lane == EDGE_LANE
+        if is_edge(skill.lane)
         else "An answer without tool calls is the result of the whole job and ends it.",
         f"The skill may take {spec.max_steps} answers.",
     ]

@@ -10,13 +10,13 @@ from dataclasses import asdict
 
 import orjson
 
-from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.model_view import model_name, model_view
 from choir_agent.tools.short_tools import shorten_manifest
 from choir_agent.tools.tool import Tool
 from choir_common.errors import StartupError
 from choir_common.json_schema import SchemaValidator
+from choir_common.lanes import is_edge
 from choir_common.wire.model import JsonObject
 
 # A lane's view is needed at every model call; there are few distinct skill states and job
@@ -54,7 +54,7 @@ class ToolRegistry:
         are allowed in every state. `hidden` ones are always omitted: they cannot work at present.
         With `short`, descriptions and parameters are those for a small context window.
         """
-        key = (lane == EDGE_LANE, short, allowed, hidden)
+        key = (is_edge(lane), short, allowed, hidden)
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
@@ -76,7 +76,7 @@ class ToolRegistry:
         if tool is None:
             return False
         runtime = tool.manifest.runtime
-        fits = runtime.lanes in ("both", "edge" if lane == EDGE_LANE else "core")
+        fits = runtime.lanes in ("both", "edge" if is_edge(lane) else "core")
         return fits and (allowed is None or name in allowed or runtime.in_skills)
 
     def canonical(self, name: str) -> str | None:

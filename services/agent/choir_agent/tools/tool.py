@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from choir_agent.budgets.money import UNLIMITED, MoneyReserver
-from choir_agent.log.session_state import CORE_LANE_PREFIX
 from choir_agent.tools.manifest import SecretResource, ToolManifest
 from choir_common.errors import ChoirError
+from choir_common.lanes import is_core
 from choir_common.wire.attachments import PictureRef
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import EventPayload
@@ -93,7 +93,7 @@ class CallContext:
     @property
     def job_id(self) -> str | None:
         """Return the core job that called the tool, or None."""
-        return self.turn_id if self.lane.startswith(CORE_LANE_PREFIX) else None
+        return self.turn_id if is_core(self.lane) else None
 
 
 class Tool(Protocol):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from choir_agent.log.committed_event import CommittedEvent
-from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.working_memory.token_estimator import PICTURE_SIZE
+from choir_common.lanes import is_edge
 from choir_common.wire.attachments import AttachmentText, is_picture
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
@@ -214,7 +214,7 @@ class LaneWindow:
 
     def removable_pieces(self) -> Iterator[WindowPiece]:
         """Yield what may roll off at any time: whole old turns, or old steps of a core job."""
-        if self.lane != EDGE_LANE:
+        if not is_edge(self.lane):
             yield from self._steps_of(self.turns)
             return
         fixed = self._fixed_turn_ids()
@@ -224,7 +224,7 @@ class LaneWindow:
 
     def last_resort_pieces(self) -> Iterator[WindowPiece]:
         """Yield what rolls off only if space runs out: steps of turns that are otherwise retained."""
-        if self.lane == EDGE_LANE:
+        if is_edge(self.lane):
             fixed = self._fixed_turn_ids()
             yield from self._steps_of([turn for turn in self.turns if turn.turn_id in fixed])
 
@@ -293,9 +293,9 @@ class LaneWindow:
         """Revision of the oldest event that is needed to rebuild this window."""
         # A job's briefing is part of the state, so only its steps are needed.
         revs = (
-            turn.head.rev if self.lane == EDGE_LANE else turn.steps[0].events[0].rev
+            turn.head.rev if is_edge(self.lane) else turn.steps[0].events[0].rev
             for turn in self.turns
-            if self.lane == EDGE_LANE or turn.steps
+            if is_edge(self.lane) or turn.steps
         )
         return min(revs, default=None)
 
@@ -314,7 +314,7 @@ class LaneWindow:
         return frozenset(fixed | self.parked)
 
     def _is_fixed(self, turn: WindowTurn) -> bool:
-        return self.lane != EDGE_LANE or turn is self.turns[-1]
+        return not is_edge(self.lane) or turn is self.turns[-1]
 
     def _steps_of(self, turns: "deque[WindowTurn] | list[WindowTurn]") -> Iterator[WindowPiece]:
         fixed = self._fixed_turn_ids()

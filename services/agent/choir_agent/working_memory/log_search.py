@@ -12,7 +12,7 @@ import orjson
 from pydantic import JsonValue
 
 from choir_agent.log.session_log import LogEntry
-from choir_agent.log.session_state import EDGE_LANE
+from choir_common.lanes import EDGE_LANE, is_edge
 from choir_common.wire.events import CarriedEvent, Event
 from choir_common.wire.rpc import MAX_TERMS, MIN_HASH_PREFIX
 
@@ -141,10 +141,10 @@ def _read(entry: LogEntry, reader: SearchScope) -> Iterator[LogHit]:
 def _may_read(event: Event, reader: SearchScope) -> bool:
     payload = event.payload
     if event.type == "user_msg" or payload.get("by") == "user":
-        return reader.lane == EDGE_LANE
+        return is_edge(reader.lane)
     if event.type == "tool_result_committed":
         # Results of earlier searches are in the log at their original place.
-        exposure = "edge" if reader.lane == EDGE_LANE else "core"
+        exposure = "edge" if is_edge(reader.lane) else "core"
         is_visible = payload.get("exposure", "both") in ("both", exposure)
         return is_visible and payload.get("tool") != QUERY_TOOL
     if event.type == "model_output":

@@ -8,7 +8,7 @@ from datetime import datetime
 import orjson
 from pydantic import JsonValue
 
-from choir_agent.log.session_state import EDGE_LANE
+from choir_common.lanes import is_edge
 from choir_common.wire.memory_search import MemoryHit, MemoryHits, Neighbour
 from choir_common.wire.model import JsonObject
 
@@ -83,4 +83,4 @@ def _render_neighbours(stood: tuple[Neighbour, ...], lane: str) -> JsonValue:
 
 
 def _may_read(hit: MemoryHit | Neighbour, lane: str) -> bool:
-    return lane == EDGE_LANE or hit.origin != USER
+    return is_edge(lane) or hit.origin != USER

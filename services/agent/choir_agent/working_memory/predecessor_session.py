@@ -14,11 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from choir_agent.log.committed_event import CommittedEvent, original_of
 from choir_agent.log.session_fold import apply_event
-from choir_agent.log.session_state import EDGE_LANE, SessionState
+from choir_agent.log.session_state import SessionState
 from choir_agent.provenance.taint_fold import join_lanes
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.memory_delta import MAX_SUMMARY_BYTES
 from choir_agent.working_memory.working_memory import WorkingMemory
+from choir_common.lanes import EDGE_LANE
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
     AttachmentsRead,

@@ -8,10 +8,11 @@ import orjson
 
 from choir_agent.log.committed_event import CommittedEvent, original_of
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.session_state import EDGE_LANE, core_lane, dump_state, load_state
+from choir_agent.log.session_state import dump_state, load_state
 from choir_agent.working_memory import window_links
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.token_estimator import TokenEstimator
+from choir_common.lanes import EDGE_LANE, core_lane, is_edge
 from choir_common.wire.events import (
     AttachmentsRead,
     CarriedEvent,
@@ -152,7 +153,7 @@ class WorkingMemory:
             self._add(lane, description.turn_id, event)
 
     def _inject(self, injected: InjectedInstruction, event: CommittedEvent) -> None:
-        if injected.target != EDGE_LANE or injected.turn_id is not None:
+        if not is_edge(injected.target) or injected.turn_id is not None:
             self._add(injected.target, injected.turn_id, event)
             return
         # The edge lane is idle: the text forms a turn of its own until the next turn reads it.

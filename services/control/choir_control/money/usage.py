@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from choir_common.lanes import EDGE_LANE, is_core, is_edge
 from choir_common.wire.events import (
     Event,
     EventPayload,
@@ -22,7 +23,6 @@ from choir_common.wire.events import (
 from choir_common.wire.money import ModelUsage, UsageKind, UsageReport
 from choir_common.wire.speech import SpeechUsage
 
-CORE_LANE = "core:"
 MAX_NAME = 200
 MAX_TOKENS = 2**40
 MAX_SECONDS = 1e9
@@ -109,7 +109,7 @@ def _model_usage(
 
 def _speech_usage(event: Event, number: int, speech: SpeechUsage, now: datetime) -> ProviderUsage:
     # The turn of a core lane is its job.
-    job_id = event.payload.get("turn_id") if event.lane.startswith(CORE_LANE) else None
+    job_id = event.payload.get("turn_id") if is_core(event.lane) else None
     seconds = speech.audio_seconds
     return ProviderUsage(
         # An event may have several.
@@ -163,9 +163,11 @@ def _with_details(usage: ProviderUsage, details: ModelUsage) -> ProviderUsage:
 
 
 def _lane(lane: str) -> str:
-    if lane.startswith(CORE_LANE):
+    if is_core(lane):
         return "core"
-    return lane if lane in ("edge", "session") else "other"
+    if is_edge(lane):
+        return EDGE_LANE
+    return lane if lane == "session" else "other"
 
 
 def _time(text: str, now: datetime) -> datetime:

@@ -14,6 +14,7 @@ from choir_common.eventlog.tool_results import (
     TOOL_OUTPUT,
     returns_outside_text,
 )
+from choir_common.lanes import EDGE_LANE, core_lane, edge_lane_of
 from choir_common.wire.events import (
     CoreReported,
     CoreStarted,
@@ -27,7 +28,6 @@ from choir_common.wire.events import (
     UserMessageStarted,
 )
 
-EDGE = "edge"
 FULL_TRUST = 100
 """Trust of a lane that has read nothing from outside."""
 
@@ -51,16 +51,16 @@ class LaneTrust:
             case MemoryCompacted(target=target, taint=taint) if taint is not None:
                 self._lower(target, taint.trust)
             case CoreStarted(job_name=name):
-                self._by_lane.pop(f"core:{name}", None)
-                self._lower(f"core:{name}", self.of(EDGE))
+                self._by_lane.pop(core_lane(name), None)
+                self._lower(core_lane(name), self.of(edge_lane_of(lane)))
             case InjectedInstruction(target=target, by="edge"):
-                self._lower(target, self.of(EDGE))
+                self._lower(target, self.of(edge_lane_of(lane)))
             case CoreReported(job_name=name):
-                self._lower(EDGE, self.of(f"core:{name}"))
+                self._lower(EDGE_LANE, self.of(core_lane(name)))
             case CoreStopped(job_name=name):
-                self._lower(EDGE, self._by_lane.pop(f"core:{name}", FULL_TRUST))
+                self._lower(EDGE_LANE, self._by_lane.pop(core_lane(name), FULL_TRUST))
             case RemindersAdded() | UserMessageStarted():
-                self._lower(EDGE, min(_trusts_read(payload), default=FULL_TRUST))
+                self._lower(edge_lane_of(lane), min(_trusts_read(payload), default=FULL_TRUST))
             case ToolResultCommitted():
                 self._lower(lane, min(_trusts_read(payload), default=FULL_TRUST))
             case _:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from choir_common.eventlog.tool_results import OWN_OUTPUT, output_source
+from choir_common.lanes import is_edge
 from choir_common.wire.events import (
     CarriedEvent,
     MemoryCompacted,
@@ -32,7 +33,6 @@ source."""
 SPEAKER_TERMS = frozenset(content_terms("user"))
 """How summaries refer to the speaker; not a content word."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
-EDGE = "edge"
 ALL_REVS = (0, 2**62)
 
 
@@ -89,7 +89,7 @@ class Inherited:
 
         A summary of copies alone is left out when the session is summed up.
         """
-        if compaction.target == EDGE and compaction.through_rev > self.copied_through:
+        if is_edge(compaction.target) and compaction.through_rev > self.copied_through:
             self.folded = bool(self.spans)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter, ValidationError
 
 from choir_common.eventlog.tool_results import returns_outside_text
+from choir_common.lanes import CORE_LANE_PREFIX, core_lane, is_core, is_edge
 from choir_common.wire.events import (
     ApprovalDecided,
     CarriedEvent,
@@ -39,7 +40,7 @@ from choir_common.wire.events import (
 from choir_common.wire.model import JsonObject
 from choir_memory.documents.model import TRUST, Origin, UnitKind
 from choir_memory.sessions.failure_tracker import FailureTracker, FailureTrackerState
-from choir_memory.sessions.lane_trust import EDGE, FULL_TRUST, LaneTrust
+from choir_memory.sessions.lane_trust import FULL_TRUST, LaneTrust
 from choir_memory.sessions.rendering import (
     is_unrecorded,
     remove_nul,
@@ -127,8 +128,9 @@ class SplitterState:
 
     @property
     def edge_trust(self) -> int:
-        """The least trust of what the edge lane has read."""
-        return LaneTrust(self.lane_trust).of(EDGE)
+        """The least trust of what the edge lanes have read."""
+        trusts = (trust for lane, trust in self.lane_trust.items() if is_edge(lane))
+        return min(trusts, default=FULL_TRUST)
 
 
 _UNSETTLED: TypeAdapter[SplitterState] = TypeAdapter(SplitterState)
@@ -311,12 +313,12 @@ class UnitSplitter:
                     return
                 text = f"{payload.job_name}, {payload.kind}: {render_object(payload.body)}"
             case CoreStopped():
-                for lane in [f"core:{payload.job_name}", event.lane]:
+                for lane in [core_lane(payload.job_name), event.lane]:
                     self._close(lane)
                 self.troubles.close(payload.job_id)
                 result = payload.reason if payload.result is None else render_object(payload.result)
                 text = f"{payload.job_name} {payload.outcome}: {result}"
-        limit = self._lanes.of(f"core:{payload.job_name}")
+        limit = self._lanes.of(core_lane(payload.job_name))
         self._add(event, "note", text, self._agent_id, "agent", payload.job_id, about, limit)
         if isinstance(payload, CoreStopped):
             self._lanes.take(event.lane, payload)
@@ -435,8 +437,8 @@ def _is_long(run: ToolRun, *, begins: bool) -> bool:
 
 def _about(lane: str, phase: str) -> JsonObject:
     about: JsonObject = {"lane": lane}
-    if lane.startswith("core:"):
-        about["job"] = lane.removeprefix("core:")
+    if is_core(lane):
+        about["job"] = lane.removeprefix(CORE_LANE_PREFIX)
     if phase:
         skill, _, state = phase.partition("/")
         about |= {"skill": skill, "phase": state}

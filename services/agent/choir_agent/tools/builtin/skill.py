@@ -5,7 +5,7 @@ They need no locks; their only effect is one event, which changes the lane's sta
 
 from typing import cast
 
-from choir_agent.log.session_state import EDGE_LANE, SessionStateSource
+from choir_agent.log.session_state import SessionStateSource
 from choir_agent.skills.skill_engine import (
     TransitionCaller,
     TransitionRefused,
@@ -20,6 +20,7 @@ from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.tool import CallContext, ToolOutput, ToolRefused
 from choir_common.eventlog.tool_results import OWN_OUTPUT
+from choir_common.lanes import is_edge
 from choir_common.wire.model import JsonObject
 
 START_MANIFEST = ToolManifest(
@@ -68,7 +69,7 @@ class SkillStartTool:
         caller = TransitionCaller(context.turn_id, context.call_id)
         state = self._session.state
         active_skill = state.skill_of(context.lane)
-        if active_skill is None and context.lane == EDGE_LANE:
+        if active_skill is None and is_edge(context.lane):
             # A skill of a parked turn becomes active again when the turn resumes.
             active_skill = state.parked_skill
         return tool_output_of(start_skill(spec, active_skill, skill_input, caller))

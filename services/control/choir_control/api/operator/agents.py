@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 
 from choir_common.errors import Conflict, NotFound
 from choir_common.http.body import openapi_body, parse_request_body
+from choir_common.lanes import CORE_LANE_PREFIX, is_edge
 from choir_common.wire.config import Config
 from choir_common.wire.operations import (
     AgentModelAndVoice,
@@ -32,8 +33,6 @@ from choir_control.agents.sessions.start import SessionStarter
 from choir_control.agents.sessions.stop import SessionStopper
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.commands.texts import (
-    CORE,
-    EDGE,
     format_signal_effect,
     format_unknown_job,
 )
@@ -155,8 +154,8 @@ def signal_routes(
     async def compact(agent_id: str, request: Request) -> SignalQueued:
         """Have a lane summarize its older events; 404 for a lane that is not running."""
         body = await parse_request_body(request, CompactMemory)
-        lane = None if body.lane == EDGE else body.lane
-        job = None if lane is None else lane.removeprefix(CORE)
+        lane = body.lane
+        job = None if lane is None or is_edge(lane) else lane.removeprefix(CORE_LANE_PREFIX)
         return await send(agent_id, CompactSignal(lane=body.lane), body.session_id, job)
 
     return router

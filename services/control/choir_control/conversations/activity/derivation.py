@@ -5,6 +5,7 @@ from typing import assert_never
 
 from pydantic import ValidationError
 
+from choir_common.lanes import is_edge
 from choir_common.wire.activity import MAX_CARD, Card
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
@@ -17,7 +18,6 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.model import JsonObject
 
-EDGE = "edge"
 BUSY_EVENTS = ("user_msg", "report_begun", "model_output", "tool_call_requested")
 JOB_EVENTS = ("core_started", "core_reported", "core_stopped")
 MAX_CARD_TEXT = 600
@@ -27,7 +27,7 @@ def is_busy_after(events: Iterable[Event], before: bool) -> bool:
     """Return whether the edge lane is working on an answer after these events."""
     busy = before
     for event in events:
-        if event.lane != EDGE:
+        if not is_edge(event.lane):
             continue
         if event.type == "reply" and event.payload.get("kind") not in NON_CLOSING_KINDS:
             busy = False
@@ -42,7 +42,7 @@ def last_reply_rev(events: Iterable[Event]) -> int | None:
         event.rev
         for event in events
         if event.type == "reply"
-        and event.lane == EDGE
+        and is_edge(event.lane)
         and event.payload.get("kind") not in NON_CLOSING_KINDS
     ]
     return max(revs, default=None)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.lanes import CORE_LANE_PREFIX
 from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import AgentView, StartAgent
@@ -22,7 +23,6 @@ from choir_control.conversations.commands.parser import (
 )
 from choir_control.conversations.commands.spec import CommandCall
 from choir_control.conversations.commands.texts import (
-    CORE,
     format_status,
     format_unknown_job,
 )
@@ -156,7 +156,7 @@ def _queued(view: AgentView) -> str:
 
 
 def _lane(report: StatusReport) -> str:
-    name = report.lane.removeprefix(CORE)
+    name = report.lane.removeprefix(CORE_LANE_PREFIX)
     activity = " ".join(part for part in (report.state_label, report.skill, report.step) if part)
     budgets = report.budget_remaining.items()
     budget = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in budgets)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import assert_never
 
+from choir_common.lanes import CORE_LANE_PREFIX, is_core, is_edge
 from choir_common.wire.rpc import StatusReport
 from choir_common.wire.signals import (
     ApprovalResolvedSignal,
@@ -14,9 +15,6 @@ from choir_common.wire.signals import (
     SignalBody,
     UserMessageSignal,
 )
-
-CORE = "core:"
-EDGE = "edge"
 
 
 def format_signal_effect(body: SignalBody, agent_id: str, status: str) -> str:
@@ -36,7 +34,7 @@ def _effect(body: SignalBody, agent_id: str) -> str:
         case CancelSignal(job=job):
             return f"The job {job} of {agent_id} ends."
         case CompactSignal(lane=lane):
-            where = f"lane {lane}" if lane and lane != EDGE else "conversation"
+            where = f"lane {lane}" if lane and not is_edge(lane) else "conversation"
             return f"{agent_id} summarizes the older part of its {where} in the background."
         case UserMessageSignal() | ConfigChangedSignal() | ApprovalResolvedSignal():
             return f"{agent_id} is notified."
@@ -82,12 +80,14 @@ def format_no_agent(agent_id: str | None, status: str | None) -> str:
 
 def format_status(agent_id: str, reports: Sequence[StatusReport]) -> str:
     """Return a summary of what an agent and its core jobs are doing."""
-    edge = next((report for report in reports if report.lane == EDGE), None)
-    jobs = [report for report in reports if report.lane.startswith(CORE)]
+    edge = next((report for report in reports if is_edge(report.lane)), None)
+    jobs = [report for report in reports if is_core(report.lane)]
     first = f"{agent_id}: {_doing(edge)}" if edge else f"{agent_id} has not reported its status."
     if not jobs:
         return f"{first}\nNo jobs."
-    return "\n".join([first, *(f"- {job.lane.removeprefix(CORE)}: {_doing(job)}" for job in jobs)])
+    return "\n".join(
+        [first, *(f"- {job.lane.removeprefix(CORE_LANE_PREFIX)}: {_doing(job)}" for job in jobs)]
+    )
 
 
 def _doing(report: StatusReport) -> str:
