@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_agent.provenance.taint_fold import apply_to_taint
+from choir_common.lanes import edge_lane_of
 from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.events import (
     CoreReported,
@@ -26,6 +27,7 @@ from choir_memory.sessions.lane_trust import LaneTrust
 
 TRUSTS = st.sampled_from([10, 30, 50, 70])
 NAMES = st.sampled_from(["dig", "read"])
+ENDS = (CoreReported, CoreStopped)
 LANES = st.sampled_from(["edge", "edge:desk", "core:dig", "core:read"])
 ORIGINS = st.builds(Origin, what=st.sampled_from(["a", "b"]), trust=TRUSTS)
 LANE_TAINTS = st.builds(
@@ -114,12 +116,17 @@ def test_memory_and_the_agent_agree_on_the_trust_of_each_lane(
     log: list[tuple[str, EventPayload]],
 ) -> None:
     taint, by_lane = SessionTaint(), dict[str, int]()
-    lanes = LaneTrust(by_lane)
+    lanes, edges = LaneTrust(by_lane), dict[str, str]()
     for place, (lane, payload) in enumerate(log):
         # Only the first event of a session starts it.
         if isinstance(payload, SessionStarted) and place:
             continue
-        taint = apply_to_taint(taint, lane, payload)
+        edge = edges.get(payload.job_name) if isinstance(payload, ENDS) else None
+        if isinstance(payload, CoreStarted):
+            edges[payload.job_name] = edge_lane_of(lane)
+        elif isinstance(payload, CoreStopped):
+            edges.pop(payload.job_name, None)
+        taint = apply_to_taint(taint, lane, payload, edge=edge)
         lanes.take(lane, payload)
         for name in ("edge", "edge:desk", "core:dig", "core:read"):
             assert lanes.of(name) == taint.lane(name).trust

@@ -23,6 +23,11 @@ def core_lane(job_name: str) -> str:
     return f"{CORE_LANE_PREFIX}{job_name}"
 
 
+def is_home(lane: str) -> bool:
+    """Return whether a lane talks to the user in the home conversation."""
+    return lane == EDGE_LANE
+
+
 def is_edge(lane: str) -> bool:
     """Return whether a lane talks to a user."""
     return lane == EDGE_LANE or lane.startswith(EDGE_LANE_PREFIX)

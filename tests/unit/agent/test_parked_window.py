@@ -63,10 +63,10 @@ def test_a_skill_is_put_aside_with_its_turn_and_comes_back_with_it() -> None:
     session.append("edge", SkillStarted(turn_id="t1", skill="tea", state="boil", call_id="c0"))
     skill = session.state.skill_of("edge")
     session.append("edge", TurnParked(turn_id="t1"))
-    assert session.state.skill_of("edge") is None and session.state.parked_skill == skill
+    assert session.state.skill_of("edge") is None and session.state.parked_skill_of("edge") == skill
     session.turn(2)
     session.append("edge", TurnUnparked(turn_id="t1"))
-    assert session.state.skill_of("edge") == skill and session.state.parked_skill is None
+    assert session.state.skill_of("edge") == skill and session.state.parked_skill_of("edge") is None
     assert load_state(dump_state(session.state)) == session.state
 
 

@@ -9,6 +9,9 @@ from choir_agent.log.session_state import CallStage, CallState, TurnState
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import UserMessageStarted
 
+MAX_RESUMES = 3
+"""Crashes after which a turn is not tried again."""
+
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
@@ -80,6 +83,8 @@ def next_turn_move(turn: TurnState, budgets: Budgets) -> TurnMove:
     output = turn.output
     if turn.cancelled:
         return CancelTurn()
+    if (crashes := check_crashes(turn)) is not None:
+        return crashes
     if turn.scheduled is not None:
         return StartJob(turn.scheduled)
     if turn.voice_problem:
@@ -92,7 +97,7 @@ def next_turn_move(turn: TurnState, budgets: Budgets) -> TurnMove:
                 "requested more (setting budgets.max_tool_calls_per_turn)"
             )
         return RunTools(turn.calls)
-    if output is not None and not output.tool_calls and not turn.news:
+    if output is not None and _has_answer(turn):
         return SendAnswer(output.text) if output.text.strip() else EmptyAnswer()
     # Checked after the answer: a turn that has its answer needs no further step.
     if turn.steps >= budgets.max_steps_per_turn:
@@ -101,3 +106,15 @@ def next_turn_move(turn: TurnState, budgets: Budgets) -> TurnMove:
             "(setting budgets.max_steps_per_turn)"
         )
     return CallModel()
+
+
+def check_crashes(turn: TurnState) -> TurnLimitReached | None:
+    """Return the end of a turn during which the agent crashed too often; None if it goes on."""
+    if turn.resumes < MAX_RESUMES or _has_answer(turn):
+        return None
+    return TurnLimitReached(f"I crashed {turn.resumes} times while I worked on this")
+
+
+def _has_answer(turn: TurnState) -> bool:
+    output = turn.output
+    return output is not None and not output.tool_calls and not turn.news

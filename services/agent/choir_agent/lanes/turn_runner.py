@@ -30,6 +30,7 @@ from choir_agent.lanes.turn_moves import (
     SendAnswer,
     StartJob,
     TurnLimitReached,
+    check_crashes,
     next_turn_move,
 )
 from choir_agent.lanes.voice_answers import SILENT, SpokenAnswer, VoiceAnswers
@@ -71,7 +72,8 @@ class TurnRunner:
 
     async def run_turn(self) -> None:
         """Make moves until the open turn has its closing reply; each iteration begins at a safe point."""
-        if (turn := self._arbiter.state.turn) is not None and turn.scheduled is None:
+        opened = self._arbiter.state.turn
+        if opened is not None and opened.scheduled is None and check_crashes(opened) is None:
             await self._attachments.read()
             await self._reminders.remind()
         while (turn := self._arbiter.state.turn) is not None:

@@ -85,16 +85,24 @@ _OUTCOMES = {
 }
 
 
-def apply_core_started(state: SessionState, started: CoreStarted, at: str) -> SessionState:
-    """Return the state with a new open job; it closes the turn of a schedule that only starts it."""
-    job = JobState(turn_id=started.job_id, dm=started.dm, briefing=started, started_at=at)
+def apply_core_started(
+    state: SessionState, started: CoreStarted, *, edge: str, at: str
+) -> SessionState:
+    """Return the state with a new open job, which the lane `edge` started at the time `at`.
+
+    It closes the turn of a schedule that only starts it.
+    """
+    job = JobState(
+        turn_id=started.job_id, dm=started.dm, briefing=started, edge=edge, started_at=at
+    )
     jobs, unasked = state.spent.jobs + 1, state.spent.jobs_unasked + 1
     spent = replace(state.spent, jobs=jobs, jobs_unasked=unasked)
     state = replace(state, jobs=(*state.jobs, job), spent=spent)
-    turn = state.turn
+    turn = state.turn_in(edge)
     if turn is None or started.answers is None or turn.inbox_id != started.answers:
         return state
-    return replace(state, turn=None, turns_done=state.turns_done + 1)
+    turns = tuple(other for other in state.turns if other is not turn)
+    return replace(state, turns=turns, turns_done=state.turns_done + 1)
 
 
 def apply_core_reported(state: SessionState, report: CoreReported) -> SessionState:

@@ -20,7 +20,7 @@ from choir_agent.log.fold_work import (
 )
 from choir_agent.log.session_state import JobState, SessionState, SkillState, TurnState, load_state
 from choir_agent.provenance.taint_fold import apply_to_taint
-from choir_common.lanes import EDGE_LANE, is_edge
+from choir_common.lanes import edge_lane_of, is_edge, is_home
 from choir_common.wire.config_parts import MONEY_BUDGETS
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
@@ -76,20 +76,20 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
             # The snapshot covers all earlier events, both before the tail and within it.
             return replace(load_state(p.state), rev=event.rev)
         case UserMessageStarted() as p:
-            turn = _begin_turn(p)
-            return replace(state, turn=turn, spent=replace(state.spent, jobs_unasked=0))
+            state = replace(state, spent=replace(state.spent, jobs_unasked=0))
+            return _with_new_turn(state, _begin_turn(p, event.lane))
         case TurnParked() | TurnUnparked() as p:
-            return _after_parking(state, p)
+            return _after_parking(state, event.lane, p)
         case RemindersAdded() | AttachmentsRead() | PictureDescribed() as p:
             return _after_preparation(state, p)
         case ReportBegun() as p:
-            return _begin_report(state, p)
+            return _begin_report(state, event.lane, p)
         case Reply() as p:
-            return _after_reply(state, p)
+            return _after_reply(state, event.lane, p)
         case ModelOutput() | ToolCallRequested() | ToolCallCommitted() | ToolResultCommitted() as p:
             return _after_work(state, event.lane, p)
         case CoreStarted() as p:
-            return apply_core_started(state, p, event.at)
+            return apply_core_started(state, p, edge=edge_lane_of(event.lane), at=event.at)
         case CoreReported() as p:
             return apply_core_reported(state, p)
         case CoreStopped() as p:
@@ -120,8 +120,18 @@ def _advance(state: SessionState, event: CommittedEvent) -> SessionState:
         state,
         rev=event.rev,
         last_message_at=_message_time(event) or state.last_message_at,
-        taint=apply_to_taint(state.taint, event.lane, event.payload),
+        taint=apply_to_taint(state.taint, event.lane, event.payload, edge=_edge_of(state, event)),
     )
+
+
+def _edge_of(state: SessionState, event: CommittedEvent) -> str:
+    """Return the lane of the conversation that an event belongs to."""
+    match event.payload:
+        case CoreReported(job_id=job_id) | CoreStopped(job_id=job_id):
+            jobs = (job.edge for job in state.jobs if job.turn_id == job_id)
+            return next(jobs, edge_lane_of(event.lane))
+        case _:
+            return edge_lane_of(event.lane)
 
 
 def _message_time(event: CommittedEvent) -> str:
@@ -168,7 +178,11 @@ def _apply_lifecycle(
             # Jobs that waited did not cause the crash: with a suspended session, or for money.
             waited = state.suspended or state.exhausted in MONEY_BUDGETS
             jobs = state.jobs if waited else tuple(_resumed(job) for job in state.jobs)
-            return replace(state, epoch=payload.epoch, stopped=False, suspended=False, jobs=jobs)
+            turns = state.turns
+            if state.is_shared and not waited:
+                turns = tuple(_resumed_turn(turn) for turn in turns)
+            state = replace(state, turns=turns, jobs=jobs)
+            return replace(state, epoch=payload.epoch, stopped=False, suspended=False)
         case SessionSuspended():
             return replace(state, stopped=True, suspended=True)
         case SessionStopped():
@@ -176,7 +190,7 @@ def _apply_lifecycle(
         case SessionAbandoned():
             # The event itself contains control's message to the user, so nothing remains to be
             # reported.
-            return replace(state, turn=None, parked=(), jobs=(), due=(), skills=())
+            return replace(state, turns=(), parked=(), jobs=(), due=(), skills=())
         case _:
             assert_never(payload)
 
@@ -184,6 +198,10 @@ def _apply_lifecycle(
 def _resumed(job: JobState) -> JobState:
     # A job that was only waiting for an answer did not cause the crash.
     return job if job.needs is not None else replace(job, resumes=job.resumes + 1)
+
+
+def _resumed_turn(turn: TurnState) -> TurnState:
+    return turn if turn.is_waiting else replace(turn, resumes=turn.resumes + 1)
 
 
 def _after_skill(
@@ -211,7 +229,7 @@ def _signal(state: SessionState, signal: int | None) -> SessionState:
     return replace(state, last_signal=max(state.last_signal, signal or 0))
 
 
-def _begin_turn(message: UserMessageStarted) -> TurnState:
+def _begin_turn(message: UserMessageStarted, lane: str) -> TurnState:
     voices = [file.transcription for file in message.attachments if file.transcription]
     others = [file for file in message.attachments if not file.transcription]
     missing = [voice.problem for voice in voices if voice.is_missing]
@@ -221,31 +239,53 @@ def _begin_turn(message: UserMessageStarted) -> TurnState:
         inbox_id=message.inbox_id,
         dm=message.dm,
         scheduled=message if message.wake_up is not None and message.wake_up.as_job else None,
+        lane=edge_lane_of(lane),
         spoken=any(not voice.problem for voice in voices),
         voice_problem="" if has_more else " ".join(missing),
     )
 
 
-def _begin_report(state: SessionState, report: ReportBegun) -> SessionState:
+def _with_turn(state: SessionState, turn: TurnState) -> SessionState:
+    """Return the state with a changed turn."""
+    turns = tuple(turn if other.turn_id == turn.turn_id else other for other in state.turns)
+    return replace(state, turns=turns)
+
+
+def _with_new_turn(state: SessionState, turn: TurnState) -> SessionState:
+    """Return the state with a turn in place of the open one of its lane, if there is one."""
+    others = tuple(other for other in state.turns if other.lane != turn.lane)
+    is_shared = state.is_shared or not is_home(turn.lane)
+    return replace(state, turns=(*others, turn), is_shared=is_shared)
+
+
+def _without_turn(state: SessionState, turn: TurnState) -> SessionState:
+    return replace(state, turns=tuple(other for other in state.turns if other is not turn))
+
+
+def _begin_report(state: SessionState, lane: str, report: ReportBegun) -> SessionState:
     turn = TurnState(
         turn_id=report.turn_id,
         dm=report.dm,
+        lane=edge_lane_of(lane),
         subject=report.subject,
         brief=report.brief,
     )
-    return replace(state, turn=turn)
+    return _with_new_turn(state, turn)
 
 
-def _after_parking(state: SessionState, payload: TurnParked | TurnUnparked) -> SessionState:
+def _after_parking(
+    state: SessionState, lane: str, payload: TurnParked | TurnUnparked
+) -> SessionState:
     match payload:
         case TurnParked():
-            turn = state.turn
+            turn = state.turn_in(edge_lane_of(lane))
             if turn is None or turn.turn_id != payload.turn_id:
                 return state
             # The skill is parked with its turn: turns for other messages must not run inside it.
-            turn = replace(turn, skill=state.skill_of(EDGE_LANE))
-            state = _with_skill(state, EDGE_LANE, None)
-            return replace(state, turn=None, parked=(*state.parked, turn))
+            state = _without_turn(state, turn)
+            turn = replace(turn, skill=state.skill_of(turn.lane))
+            state = _with_skill(state, turn.lane, None)
+            return replace(state, parked=(*state.parked, turn))
         case TurnUnparked():
             turn = next(
                 (parked for parked in state.parked if parked.turn_id == payload.turn_id), None
@@ -254,8 +294,8 @@ def _after_parking(state: SessionState, payload: TurnParked | TurnUnparked) -> S
             if turn is None:
                 return state
             if turn.skill is not None:
-                state = _with_skill(state, EDGE_LANE, turn.skill)
-            return replace(state, turn=replace(turn, skill=None), parked=others)
+                state = _with_skill(state, turn.lane, turn.skill)
+            return _with_new_turn(replace(state, parked=others), replace(turn, skill=None))
         case _:
             assert_never(payload)
 
@@ -265,14 +305,14 @@ def _after_preparation(
 ) -> SessionState:
     if isinstance(payload, PictureDescribed):
         return _spend(state, payload.prompt_tokens + payload.completion_tokens)
-    turn = state.turn
-    if turn is None or turn.turn_id != payload.turn_id:
+    turn = state.find_turn(payload.turn_id)
+    if turn is None:
         return state
     match payload:
         case RemindersAdded():
-            return replace(state, turn=replace(turn, reminded=True))
+            return _with_turn(state, replace(turn, reminded=True))
         case AttachmentsRead():
-            return replace(state, turn=replace(turn, attachments_read=True))
+            return _with_turn(state, replace(turn, attachments_read=True))
         case _:
             assert_never(payload)
 
@@ -281,21 +321,22 @@ def _spend(state: SessionState, tokens: int) -> SessionState:
     return replace(state, spent=replace(state.spent, tokens=state.spent.tokens + tokens))
 
 
-def _after_reply(state: SessionState, reply: Reply) -> SessionState:
-    turn = state.turn
-    if turn is None or reply.turn_id not in (turn.turn_id, None):
+def _after_reply(state: SessionState, lane: str, reply: Reply) -> SessionState:
+    turn_id = reply.turn_id
+    turn = state.turn_in(edge_lane_of(lane)) if turn_id is None else state.find_turn(turn_id)
+    if turn is None:
         return replace(state, jobs=tuple(_with_notice(job, reply) for job in state.jobs))
     if turn.inbox_id is not None and reply.answers == turn.inbox_id:
-        return replace(state, turn=None, turns_done=state.turns_done + 1)
+        return replace(_without_turn(state, turn), turns_done=state.turns_done + 1)
     if (
         turn.subject is not None
         and reply.kind not in NON_CLOSING_KINDS
         and reply.turn_id == turn.turn_id
     ):
         due = tuple(due for due in state.due if due.subject != turn.subject)
-        return replace(state, turn=None, due=due)
+        return replace(_without_turn(state, turn), due=due)
     if reply.kind == "notice" and reply.turn_id == turn.turn_id:
-        return replace(state, turn=replace(turn, noticed=True))
+        return _with_turn(state, replace(turn, noticed=True))
     return state
 
 
@@ -307,9 +348,9 @@ def _with_notice(job: JobState, reply: Reply) -> JobState:
 def _after_work(state: SessionState, lane: str, payload: WorkPayload) -> SessionState:
     state = _apply_usage(state, lane, payload)
     # Apart from the budget, ignore events of work that began before the tail.
-    turn = state.turn
-    if turn is not None and turn.turn_id == payload.turn_id:
-        return replace(state, turn=apply_work_event(turn, payload))
+    turn = state.find_turn(payload.turn_id)
+    if turn is not None:
+        return _with_turn(state, apply_work_event(turn, payload))
     jobs = tuple(
         apply_work_event(job, payload) if job.turn_id == payload.turn_id else job
         for job in state.jobs
@@ -335,11 +376,11 @@ def _apply_usage(state: SessionState, lane: str, payload: WorkPayload) -> Sessio
 
 
 def _after_injection(state: SessionState, injected: InjectedInstruction) -> SessionState:
-    turn = state.turn
     if is_edge(injected.target):
+        turn = state.turn_in(injected.target)
         if turn is None or turn.turn_id != injected.turn_id:
             return state
-        return replace(state, turn=replace(turn, news_rev=state.rev))
+        return _with_turn(state, replace(turn, news_rev=state.rev))
     jobs = tuple(
         apply_injection(job, injected, state.rev) if job.turn_id == injected.turn_id else job
         for job in state.jobs
@@ -348,9 +389,9 @@ def _after_injection(state: SessionState, injected: InjectedInstruction) -> Sess
 
 
 def _after_cancel(state: SessionState, cancelled: Cancelled) -> SessionState:
-    turn = state.turn
-    if turn is not None and turn.turn_id == cancelled.turn_id:
-        return replace(state, turn=replace(turn, cancelled=True))
+    turn = None if cancelled.turn_id is None else state.find_turn(cancelled.turn_id)
+    if turn is not None:
+        return _with_turn(state, replace(turn, cancelled=True))
     parked = tuple(
         replace(other, cancelled=True) if other.turn_id == cancelled.turn_id else other
         for other in state.parked

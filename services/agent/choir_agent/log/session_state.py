@@ -10,10 +10,10 @@ from functools import cache
 from typing import Protocol
 
 import orjson
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 
 from choir_agent.provenance.taint_fold import UNKNOWN_PAST
-from choir_common.lanes import EDGE_LANE, core_lane
+from choir_common.lanes import EDGE_LANE, core_lane, is_edge
 from choir_common.wire.events import (
     CoreStarted,
     LaneSummary,
@@ -26,6 +26,8 @@ from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import SessionTaint
 
 NO_TAINT = SessionTaint()
+_TURN_DEFAULTS: JsonObject = {"lane": EDGE_LANE, "resumes": 0}
+_JOB_DEFAULTS: JsonObject = {"edge": EDGE_LANE}
 
 
 class CallStage(StrEnum):
@@ -97,8 +99,16 @@ class SkillState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnState(WorkState):
-    """An open turn of the edge lane: for a user's message, or for a report."""
+    """An open turn of an edge lane: for a user's message, or for a report."""
 
+    lane: str = EDGE_LANE
+    """The lane of its events: that of its conversation."""
+    resumes: int = 0
+    """Crashes during the turn, while it was not waiting for a human.
+
+    Counted only in a session with several conversations. With one, control counts the resumes of the session
+    until a turn ends (docs/decisions/0074).
+    """
     reminded: bool = False
     """Whether memory has added reminders to the message."""
     attachments_read: bool = False
@@ -119,9 +129,10 @@ class TurnState(WorkState):
     """The skill of a parked turn; while the turn is parked, the lane is in no skill."""
 
     @property
-    def lane(self) -> str:
-        """The lane of its events."""
-        return EDGE_LANE
+    def is_waiting(self) -> bool:
+        """Whether it only waits for locks or for a human: no call was committed, and some were requested."""
+        stages = {call.stage for call in self.calls}
+        return CallStage.REQUESTED in stages and CallStage.COMMITTED not in stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +140,8 @@ class JobState(WorkState):
     """An open core job."""
 
     briefing: CoreStarted
+    edge: str = EDGE_LANE
+    """The lane of the conversation that started it."""
     started_at: str
     """Start time, UTC, ISO 8601. Wall time counts from here, through crashes."""
     resumes: int = 0
@@ -211,9 +224,12 @@ class SessionState:
     memory_mode: MemoryMode | None = None
     """The recorded memory mode; None if no event has recorded it."""
     turns_done: int = 0
-    turn: TurnState | None = None
+    turns: tuple[TurnState, ...] = ()
+    """Open turns, at most one for each edge lane, oldest first."""
+    is_shared: bool = False
+    """Whether a turn has begun in another lane than that of the home conversation."""
     parked: tuple[TurnState, ...] = ()
-    """Open turns that wait for a human's decision while the lane works on something else, oldest first."""
+    """Open turns that wait for a human's decision while their lane works on something else, oldest first."""
     jobs: tuple[JobState, ...] = ()
     """Open jobs, oldest first."""
     due: tuple[DueReport, ...] = ()
@@ -244,15 +260,31 @@ class SessionState:
 
     @property
     def has_open_work(self) -> bool:
-        """Whether a turn, a core job or a skill of the edge lane is unfinished."""
-        turns = self.turn is not None or bool(self.parked)
-        return turns or bool(self.jobs) or self.skill_of(EDGE_LANE) is not None
+        """Whether a turn, a core job or a skill of an edge lane is unfinished."""
+        skills = any(is_edge(skill.lane) for skill in self.skills)
+        return bool(self.turns or self.parked or self.jobs) or skills
+
+    @property
+    def turn(self) -> TurnState | None:
+        """The open turn of the home conversation."""
+        return self.turn_in(EDGE_LANE)
+
+    def turn_in(self, lane: str) -> TurnState | None:
+        """Return the open turn of an edge lane; a parked turn is not open."""
+        return next((turn for turn in self.turns if turn.lane == lane), None)
+
+    def find_turn(self, turn_id: str) -> TurnState | None:
+        """Return the open turn with that id; a parked turn is not open."""
+        return next((turn for turn in self.turns if turn.turn_id == turn_id), None)
+
+    def parked_in(self, lane: str) -> tuple[TurnState, ...]:
+        """Return the parked turns of an edge lane, oldest first."""
+        return tuple(turn for turn in self.parked if turn.lane == lane)
 
     @property
     def unstarted_reports(self) -> tuple[DueReport, ...]:
         """Due reports that have no turn yet, oldest first."""
-        turns = self.parked if self.turn is None else (self.turn, *self.parked)
-        subjects = {turn.subject for turn in turns}
+        subjects = {turn.subject for turn in (*self.turns, *self.parked)}
         return tuple(due for due in self.due if due.subject not in subjects)
 
     def find_job(self, name: str) -> JobState | None:
@@ -261,18 +293,17 @@ class SessionState:
 
     def find_work(self, turn_id: str) -> TurnState | JobState | None:
         """Return the open turn or job with that id; a parked turn is not searched."""
-        if self.turn is not None and self.turn.turn_id == turn_id:
-            return self.turn
-        return next((job for job in self.jobs if job.turn_id == turn_id), None)
+        turn = self.find_turn(turn_id)
+        return turn or next((job for job in self.jobs if job.turn_id == turn_id), None)
 
     def skill_of(self, lane: str) -> SkillState | None:
         """Return the skill that a lane is in."""
         return next((skill for skill in self.skills if skill.lane == lane), None)
 
-    @property
-    def parked_skill(self) -> SkillState | None:
-        """The skill of a parked turn; there is at most one."""
-        return next((turn.skill for turn in self.parked if turn.skill is not None), None)
+    def parked_skill_of(self, lane: str) -> SkillState | None:
+        """Return the skill of a parked turn of a lane; there is at most one."""
+        skills = (turn.skill for turn in self.parked_in(lane))
+        return next((skill for skill in skills if skill is not None), None)
 
     def summary_of(self, lane: str) -> LaneSummary | None:
         """Return a lane's reference summary."""
@@ -286,9 +317,30 @@ def _adapter() -> TypeAdapter[SessionState]:
 
 
 def dump_state(state: SessionState) -> JsonObject:
-    """Return the state as JSON, for a snapshot."""
+    """Return the state as JSON, for a snapshot.
+
+    A session with one conversation has the snapshot of versions that knew no other: the turn of the home
+    conversation is `turn`, and what only several conversations need is left out.
+    """
     dumped: JsonObject = _adapter().dump_python(state, mode="json")
+    turns, is_shared = _without(dumped.pop("turns"), _TURN_DEFAULTS), dumped.pop("is_shared")
+    home = next((turn for turn in turns if "lane" not in turn), None)
+    dumped["turn"] = home
+    dumped["parked"] = [*_without(dumped["parked"], _TURN_DEFAULTS)]
+    dumped["jobs"] = [*_without(dumped["jobs"], _JOB_DEFAULTS)]
+    if is_shared:
+        others: list[JsonValue] = [turn for turn in turns if turn is not home]
+        dumped |= {"turns": others, "is_shared": True}
     return dumped
+
+
+def _without(works: JsonValue, defaults: JsonObject) -> list[JsonObject]:
+    """Return turns or jobs without fields that have these values."""
+    return [
+        {key: value for key, value in work.items() if key not in defaults or value != defaults[key]}
+        for work in (works if isinstance(works, list) else ())
+        if isinstance(work, dict)
+    ]
 
 
 def load_state(dumped: JsonObject) -> SessionState:
@@ -296,7 +348,9 @@ def load_state(dumped: JsonObject) -> SessionState:
 
     Raises pydantic.ValidationError for an invalid snapshot.
     """
-    state = _adapter().validate_python(dumped, strict=False)
+    home, others = dumped.get("turn"), dumped.get("turns")
+    turns = [*([] if home is None else [home]), *(others if isinstance(others, list) else ())]
+    state = _adapter().validate_python(dumped | {"turns": turns}, strict=False)
     return state if "taint" in dumped else replace(state, taint=UNKNOWN_PAST)
 
 

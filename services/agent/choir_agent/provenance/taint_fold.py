@@ -60,8 +60,14 @@ UNKNOWN_PAST = SessionTaint(
 """The state of a snapshot that an older version wrote."""
 
 
-def apply_to_taint(taint: SessionTaint, lane: str, payload: EventPayload) -> SessionTaint:
-    """Return the taint after one more event of a lane."""
+def apply_to_taint(
+    taint: SessionTaint, lane: str, payload: EventPayload, *, edge: str | None = None
+) -> SessionTaint:
+    """Return the taint after one more event of a lane.
+
+    `edge` is the lane of the event's conversation: for the report of a job, of the one that started it.
+    """
+    edge = edge or edge_lane_of(lane)
     match payload:
         case SessionStarted(taint=inherited) if inherited is not None:
             return inherited
@@ -77,24 +83,22 @@ def apply_to_taint(taint: SessionTaint, lane: str, payload: EventPayload) -> Ses
             return _with_lane(taint, lane, agreed)
         case RemindersAdded(reminders=reminders) if reminders:
             least = min(reminder.trust for reminder in reminders)
-            return _add(taint, edge_lane_of(lane), _from_memory(least))
+            return _add(taint, edge, _from_memory(least))
         case UserMessageStarted():
-            return _after_message(taint, edge_lane_of(lane), payload)
+            return _after_message(taint, edge, payload)
         case CoreStarted(job_name=name):
-            return _with_lane(taint, core_lane(name), taint.lane(edge_lane_of(lane)))
+            return _with_lane(taint, core_lane(name), taint.lane(edge))
         case InjectedInstruction(target=target, by="edge"):
-            return _with_lane(
-                taint, target, join_lanes(taint.lane(target), taint.lane(edge_lane_of(lane)))
-            )
+            return _with_lane(taint, target, join_lanes(taint.lane(target), taint.lane(edge)))
         case CoreReported(job_name=name):
-            joined = join_lanes(taint.lane(EDGE_LANE), taint.lane(core_lane(name)))
-            return _with_lane(taint, EDGE_LANE, joined)
+            joined = join_lanes(taint.lane(edge), taint.lane(core_lane(name)))
+            return _with_lane(taint, edge, joined)
         case CoreStopped(job_name=name):
-            joined = join_lanes(taint.lane(EDGE_LANE), taint.lane(core_lane(name)))
+            joined = join_lanes(taint.lane(edge), taint.lane(core_lane(name)))
             rest = {
                 key: lane_taint for key, lane_taint in taint.lanes.items() if key != core_lane(name)
             }
-            return _with_lane(taint.model_copy(update={"lanes": rest}), EDGE_LANE, joined)
+            return _with_lane(taint.model_copy(update={"lanes": rest}), edge, joined)
         case _:
             return taint
 

@@ -12,7 +12,7 @@ from choir_agent.log.session_state import dump_state, load_state
 from choir_agent.working_memory import window_links
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.token_estimator import TokenEstimator
-from choir_common.lanes import EDGE_LANE, core_lane, is_edge
+from choir_common.lanes import EDGE_LANE, core_lane, edge_lane_of, is_edge
 from choir_common.wire.events import (
     AttachmentsRead,
     CarriedEvent,
@@ -36,7 +36,7 @@ from choir_common.wire.model import JsonObject
 
 
 class WorkingMemory:
-    """One window for the edge lane and one for each open core job."""
+    """One window for the lane of each conversation and one for each open core job."""
 
     def __init__(self) -> None:
         self._windows = {EDGE_LANE: LaneWindow(EDGE_LANE)}
@@ -51,13 +51,13 @@ class WorkingMemory:
             case CarriedEvent():
                 self.on_event(original_of(event, payload))
             case UserMessageStarted() | ReportBegun():
-                self._windows[EDGE_LANE].start_turn(payload.turn_id, event)
+                self._edge(event.lane).start_turn(payload.turn_id, event)
             case TurnParked():
-                self._windows[EDGE_LANE].park(payload.turn_id)
+                self._edge(event.lane).park(payload.turn_id)
             case TurnUnparked():
-                self._windows[EDGE_LANE].unpark(payload.turn_id)
+                self._edge(event.lane).unpark(payload.turn_id)
             case RemindersAdded() | AttachmentsRead():
-                self._windows[EDGE_LANE].attach_notes(payload)
+                self._edge(event.lane).attach_notes(payload)
             case PictureDescribed():
                 self._add_description(event.lane, payload, event)
             case CoreStarted():
@@ -126,6 +126,13 @@ class WorkingMemory:
         firsts = (window.first_rev for window in self._windows.values())
         return min((rev for rev in firsts if rev is not None), default=next_rev)
 
+    def _edge(self, lane: str) -> LaneWindow:
+        """Return the window of a conversation, which is created with the first event of its lane."""
+        edge = edge_lane_of(lane)
+        if edge not in self._windows:
+            self._windows[edge] = LaneWindow(edge)
+        return self._windows[edge]
+
     def _begin_job(self, started: CoreStarted, event: CommittedEvent) -> None:
         lane = core_lane(started.job_name)
         window = LaneWindow(lane)
@@ -157,11 +164,14 @@ class WorkingMemory:
             self._add(injected.target, injected.turn_id, event)
             return
         # The edge lane is idle: the text forms a turn of its own until the next turn reads it.
-        self._windows[EDGE_LANE].start_turn(f"injected:{event.rev}", event)
+        self._edge(injected.target).start_turn(f"injected:{event.rev}", event)
 
     def _restore_jobs(self, snapshot: Snapshot) -> None:
         jobs = load_state(snapshot.state).jobs
-        for lane in self._windows.keys() - {EDGE_LANE, *(job.lane for job in jobs)}:
+        open_lanes = {job.lane for job in jobs}
+        for lane in [
+            lane for lane in self._windows if not is_edge(lane) and lane not in open_lanes
+        ]:
             del self._windows[lane]
         for job in jobs:
             window = self._windows.setdefault(job.lane, LaneWindow(job.lane))

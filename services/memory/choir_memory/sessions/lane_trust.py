@@ -14,7 +14,7 @@ from choir_common.eventlog.tool_results import (
     TOOL_OUTPUT,
     returns_outside_text,
 )
-from choir_common.lanes import EDGE_LANE, core_lane, edge_lane_of
+from choir_common.lanes import core_lane, edge_lane_of
 from choir_common.wire.events import (
     CoreReported,
     CoreStarted,
@@ -33,10 +33,15 @@ FULL_TRUST = 100
 
 
 class LaneTrust:
-    """The least trust of each lane; `by_lane` is part of the splitter's state and is changed in place."""
+    """The least trust of each lane.
 
-    def __init__(self, by_lane: dict[str, int]) -> None:
+    `by_lane` and `edge_by_job` are part of the splitter's state and are changed in place. The second is the
+    lane of the conversation that started each job, by the job's lane.
+    """
+
+    def __init__(self, by_lane: dict[str, int], edge_by_job: dict[str, str] | None = None) -> None:
         self._by_lane = by_lane
+        self._edge_by_job = {} if edge_by_job is None else edge_by_job
 
     def of(self, lane: str) -> int:
         """Return the least trust of what a lane has read."""
@@ -52,13 +57,16 @@ class LaneTrust:
                 self._lower(target, taint.trust)
             case CoreStarted(job_name=name):
                 self._by_lane.pop(core_lane(name), None)
+                self._edge_by_job[core_lane(name)] = edge_lane_of(lane)
                 self._lower(core_lane(name), self.of(edge_lane_of(lane)))
             case InjectedInstruction(target=target, by="edge"):
                 self._lower(target, self.of(edge_lane_of(lane)))
             case CoreReported(job_name=name):
-                self._lower(EDGE_LANE, self.of(core_lane(name)))
+                edge = self._edge_by_job.get(core_lane(name), edge_lane_of(lane))
+                self._lower(edge, self.of(core_lane(name)))
             case CoreStopped(job_name=name):
-                self._lower(EDGE_LANE, self._by_lane.pop(core_lane(name), FULL_TRUST))
+                edge = self._edge_by_job.pop(core_lane(name), edge_lane_of(lane))
+                self._lower(edge, self._by_lane.pop(core_lane(name), FULL_TRUST))
             case RemindersAdded() | UserMessageStarted():
                 self._lower(edge_lane_of(lane), min(_trusts_read(payload), default=FULL_TRUST))
             case ToolResultCommitted():

@@ -125,6 +125,8 @@ class SplitterState:
     inherited: Inherited = field(default_factory=Inherited)
     lane_trust: dict[str, int] = field(default_factory=dict)
     """The least trust of what each lane has read; states of older versions lack it."""
+    edge_by_job: dict[str, str] = field(default_factory=dict)
+    """The lane of the conversation that started each open job; states of older versions lack it."""
 
     @property
     def edge_trust(self) -> int:
@@ -155,7 +157,7 @@ class UnitSplitter:
         self.units: list[Unit] = []
         self.ending: AgentSummary | None = None
         self.troubles = FailureTracker(unsettled.following)
-        self._lanes = LaneTrust(unsettled.lane_trust)
+        self._lanes = LaneTrust(unsettled.lane_trust, unsettled.edge_by_job)
 
     def take(self, event: Event) -> None:
         """Process one event; unknown types are ignored."""

@@ -71,7 +71,7 @@ class SkillStartTool:
         active_skill = state.skill_of(context.lane)
         if active_skill is None and is_edge(context.lane):
             # A skill of a parked turn becomes active again when the turn resumes.
-            active_skill = state.parked_skill
+            active_skill = state.parked_skill_of(context.lane)
         return tool_output_of(start_skill(spec, active_skill, skill_input, caller))
 
 
