@@ -8,11 +8,11 @@ from multiprocessing.synchronize import Event
 
 from choir_common.clock import SystemClock
 from choir_common.errors import OutcomeUnknown, Unavailable
-from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.pool import Database
 from choir_control.conversations.schedules.run_store import RunStore
 from choir_control.conversations.schedules.runner import ScheduleRunner
 from choir_control.conversations.schedules.starter import RunStarter
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 
 # Stands in for the gateway and the agent: all is delivered and answered at once.
@@ -65,7 +65,7 @@ def make_runner(database: Database, clock: FastClock) -> ScheduleRunner:
         configuration=OneConversation(),  # type: ignore[arg-type]
         outbox=NoDelivery(),
         notifier=Notifier(),
-        signal_locks=KeyedLock(),
+        signal_locks=SignalLocks(),
     )
     return ScheduleRunner(runs, starter=starter, clock=clock)
 

@@ -101,6 +101,7 @@ class ControlApp:
         await services.log.audit.anchoring.open()
         await services.config_changes.secret_reloader.remember_startup_values()
         stack.push_async_callback(self._runtime.close)
+        await services.sessions.conversation_binder.load()
         await services.operations.put_in_order()
         orphans, stale = await services.sessions.startup.put_in_order()
         log.info("sessions in order", orphans_removed=orphans, stale_sessions=stale)

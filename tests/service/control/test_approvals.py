@@ -11,7 +11,6 @@ from choir_common.approvals import request_digest
 from choir_common.clients.control import NatsControlClient
 from choir_common.clock import Clock, SystemClock
 from choir_common.errors import Conflict, InvalidRequest, RateLimited
-from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.events import ApprovalDecided
 from choir_common.wire.messages import ButtonPress
 from choir_common.wire.model import JsonObject
@@ -21,6 +20,7 @@ from choir_control.api.rpc.app import MAX_DELAY_S
 from choir_control.api.rpc.rate_limits import APPROVAL_LIMIT
 from choir_control.approvals.service import ApprovalExpiry, ApprovalService
 from choir_control.approvals.store import MAX_PENDING, ApprovalStore
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import OPERATOR_TOKEN, World, until
@@ -52,7 +52,7 @@ def make_desk(world: World) -> tuple[ApprovalStore, ApprovalService]:
     store = ApprovalStore(world.database, world.control.services.configuration)
     return store, ApprovalService(
         store,
-        signal_locks=KeyedLock(),
+        signal_locks=SignalLocks(),
         notifier=Notifier(),
         outbox=SilentOutbox(),
         proposals=IdleProposalRunner(),

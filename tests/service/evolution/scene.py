@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from choir_common.clock import SystemClock
-from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
 from choir_common.wire.model import JsonObject
@@ -20,6 +19,7 @@ from choir_control.approvals.store import Approval, ApprovalStore
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.version_store import ConfigVersionStore
 from choir_control.log.leases.store import Lease
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 from choir_control.wiring.approvals import ProposalServices
 from tests.support.approvals import IdleProposalRunner, RecordingRedeployer, SilentOutbox
@@ -96,7 +96,7 @@ class Scene:
     def desk(self) -> ApprovalService:
         return ApprovalService(
             self.approvals,
-            signal_locks=KeyedLock(),
+            signal_locks=SignalLocks(),
             notifier=Notifier(),
             outbox=SilentOutbox(),
             proposals=IdleProposalRunner(),
@@ -111,7 +111,7 @@ class Scene:
             configuration=self.configuration,
             approvals=self.approvals,
             clock=self.clock,
-            signal_locks=KeyedLock(),
+            signal_locks=SignalLocks(),
             notifier=Notifier(),
             outbox=SilentOutbox(),
             config_applier=FileApplier(self.configuration, self.config_file),  # type: ignore[arg-type]

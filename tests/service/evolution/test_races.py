@@ -14,7 +14,6 @@ from hypothesis import settings
 from choir_common.clock import SystemClock
 from choir_common.errors import Conflict
 from choir_common.ids import new_id
-from choir_common.keyed_lock import KeyedLock
 from choir_common.metrics import Metrics
 from choir_common.wire.messages import ButtonPress
 from choir_common.wire.model import JsonObject
@@ -24,6 +23,7 @@ from choir_control.approvals.proposals.worker import ProposalWorker
 from choir_control.approvals.service import ApprovalExpiry, ApprovalService
 from choir_control.approvals.store import Approval, Outcome, Verdict
 from choir_control.log.metrics.meter import ControlMetrics, GaugeStore
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 from tests.service.evolution.scene import SKILL, Scene, cut_off
 from tests.support.approvals import (
@@ -69,7 +69,7 @@ def _evolution(scene: Scene, ledger: Ledger) -> ProposalWorker:
         effects=EffectStore(scene.database),
         proposal_types={"skill": ledger},
         redeployer=RecordingRedeployer(result=""),  # type: ignore[arg-type]
-        signal_locks=KeyedLock(),
+        signal_locks=SignalLocks(),
         notifier=Notifier(),
         outbox=SilentOutbox(),
     )

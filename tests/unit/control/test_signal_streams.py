@@ -7,6 +7,7 @@ from choir_common.http.responses import KEEPALIVE
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.leases.store import Lease
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore, StoredSignal
 from choir_control.log.signals.streams import PAGE, MessageFileFetcher, SignalStreams
@@ -46,6 +47,7 @@ async def count_reads(table: Table, notifications: int) -> int:
         notifier=notifier,
         authenticator=cast(LeaseAuthenticator, Everyone()),
         file_fetcher=cast(MessageFileFetcher, None),
+        signal_locks=SignalLocks(),
     )
     received = 0
 

@@ -15,7 +15,6 @@ from choir_common.clock import Clock
 from choir_common.errors import Conflict, NotFound
 from choir_common.grants import call_subject, check_scope
 from choir_common.ids import new_id
-from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.grants import DEFAULT_GRANT_DAYS, GrantScope
 from choir_control.approvals.grant_store import NewGrant
 from choir_control.approvals.nonce import ButtonNonce
@@ -32,6 +31,7 @@ from choir_control.approvals.texts import (
     format_page,
 )
 from choir_control.configuration.current import ConfigService
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier, OutboxRescanner
 
 log = structlog.get_logger("choir.approvals")
@@ -69,7 +69,7 @@ class ApprovalService:
         self,
         store: ApprovalStore,
         *,
-        signal_locks: KeyedLock,
+        signal_locks: SignalLocks,
         notifier: Notifier,
         outbox: OutboxRescanner,
         proposals: ProposalRunner,

@@ -278,6 +278,16 @@ Table(
 )
 
 Table(
+    "session_conversations",
+    METADATA,
+    Column("session_id", Text, ForeignKey(f"{SCHEMA}.sessions.session_id"), primary_key=True),
+    Column("dm", Text, primary_key=True),
+    Column("gateway", Text, nullable=False),
+    Column("bound_at", TIME, nullable=False, server_default=CLOCK),
+    Index("session_conversations_by_dm", "dm"),
+)
+
+Table(
     "session_resets",
     METADATA,
     Column(

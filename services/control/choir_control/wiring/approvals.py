@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from choir_common.clock import Clock
-from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.pool import Database
 from choir_control.agents.rollout.service import AgentRedeployer
 from choir_control.approvals.buttons import ApprovalButtons
@@ -29,6 +28,7 @@ from choir_control.approvals.store import ApprovalStore
 from choir_control.configuration.current import ConfigService
 from choir_control.images.repositories.credentials import GitCredentials
 from choir_control.log.metrics.meter import ControlMetrics
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier, OutboxRescanner
 
 
@@ -45,7 +45,7 @@ class ProposalServices:
         configuration: ConfigService,
         approvals: ApprovalStore,
         clock: Clock,
-        signal_locks: KeyedLock,
+        signal_locks: SignalLocks,
         notifier: Notifier,
         outbox: OutboxRescanner,
         config_applier: ConfigApplier,
@@ -96,7 +96,7 @@ class ApprovalServices:
         proposals: ProposalServices,
         configuration: ConfigService,
         clock: Clock,
-        signal_locks: KeyedLock,
+        signal_locks: SignalLocks,
         notifier: Notifier,
         outbox: OutboxRescanner,
         metrics: ControlMetrics,

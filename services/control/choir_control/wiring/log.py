@@ -5,7 +5,6 @@ from pathlib import Path
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsMemoryAdminClient, NatsSessionMemoryClient
-from choir_common.keyed_lock import KeyedLock
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_control.configuration.current import ConfigService
@@ -24,6 +23,7 @@ from choir_control.log.retention.job import RetentionJob
 from choir_control.log.retention.log_eraser import LogEraser
 from choir_control.log.retention.log_store import ErasedLogStore
 from choir_control.log.retention.reset_store import SessionResetStore
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore
 from choir_control.log.signals.streams import SignalStreams
@@ -49,8 +49,8 @@ class LogServices:
     ) -> None:
         """`restart_reasons` are the end reasons of sessions that the next one continues at once."""
         self.notifier = Notifier()
-        self.signal_locks = KeyedLock()
-        """By DM: the signals of a conversation must become visible in the order of their ids."""
+        self.signal_locks = SignalLocks()
+        """By DM: the signals of a session must become visible in the order of their ids."""
         self.signals = SignalStore(database)
         self.leases = LeaseAuthenticator(LeaseStore(database))
         self.signal_streams = SignalStreams(
@@ -58,6 +58,7 @@ class LogServices:
             notifier=self.notifier,
             authenticator=self.leases,
             file_fetcher=conversations.file_fetcher,
+            signal_locks=self.signal_locks,
         )
         self.audit = AuditServices(
             key_file=key_file,
@@ -72,8 +73,7 @@ class LogServices:
             database, configuration, conversations, restart_reasons
         )
         self.retention = RetentionJob(database, self.audit.verifier, configuration)
-        self.metrics = metrics
-        self.control_metrics = ControlMetrics(self.metrics, GaugeStore(database))
+        self.metrics, self.control_metrics = metrics, ControlMetrics(metrics, GaugeStore(database))
         self.appender = EventAppender(
             store=self.events,
             outbox=conversations.outbox,

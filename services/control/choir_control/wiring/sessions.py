@@ -21,6 +21,7 @@ from choir_control.agents.operations.service import OperationService
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.closing import SessionCloser
 from choir_control.agents.sessions.closing_store import ClosingStore
+from choir_control.agents.sessions.conversation_binder import ConversationBinder
 from choir_control.agents.sessions.crash_handling import CrashHandler
 from choir_control.agents.sessions.crash_recovery import CrashRecovery
 from choir_control.agents.sessions.forgetting import ForgetService
@@ -39,6 +40,7 @@ from choir_control.agents.sessions.workspace_reset import WorkspaceService
 from choir_control.agents.sessions.workspace_traps import WorkspaceTrapService
 from choir_control.agents.sessions.workspace_usage import WorkspaceUsageService
 from choir_control.configuration.current import ConfigService
+from choir_control.log.leases.conversations import ConversationStore
 from choir_control.log.leases.store import LeaseStore
 from choir_control.log.signals.notifier import OutboxRescanner
 from choir_control.settings import ControlSettings
@@ -107,6 +109,7 @@ class SessionServices:
         self._crash_handler = self._make_crash_handler()
         self.starter = self._make_starter(settings, image_resolver, listener, egress)
         self.signal_sender = self._make_signal_sender()
+        self.conversation_binder = self._make_conversation_binder(database)
         self.overrides = self._make_overrides()
         self.stopper = self._make_stopper()
         self.memory_modes = self._make_memory_modes(outbox)
@@ -150,6 +153,13 @@ class SessionServices:
             signals=self._log.signals,
             notifier=self._log.notifier,
             signal_locks=self._log.signal_locks,
+        )
+
+    def _make_conversation_binder(self, database: Database) -> ConversationBinder:
+        return ConversationBinder(
+            store=ConversationStore(database),
+            signal_locks=self._log.signal_locks,
+            notifier=self._log.notifier,
         )
 
     def _make_overrides(self) -> SessionOverrides:

@@ -145,6 +145,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
         "erased_logs": FreeOfText("hashes and signatures"),
         "leases": FreeOfText("names of resources"),
         "ledger": FreeOfText("amounts and ids"),
+        "session_conversations": FreeOfText("names of conversations"),
         "session_epochs": FreeOfText("digests of tokens"),
         "session_resets": FreeOfText("ids and times"),
     }

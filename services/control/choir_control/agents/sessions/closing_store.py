@@ -12,6 +12,7 @@ from choir_common.wire.events import Event, SessionAbandoned
 from choir_common.wire.operator import SessionStatus
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import COLUMNS, session_from_record
+from choir_control.log.leases.conversations import conversations_sql
 
 _END = """
 WITH head AS (
@@ -57,9 +58,10 @@ WHERE s.agent_id = $1 AND s.status = 'active'
               WHERE e.session_id = s.session_id AND e.type = 'user_msg')
   AND NOT EXISTS (SELECT FROM choir_control.inbox AS i
                   WHERE i.closed_at IS NULL AND i.answered_rev IS NULL
-                    AND (i.session_id = s.session_id OR (i.session_id IS NULL AND i.dm = s.dm)))
+                    AND (i.session_id = s.session_id
+                         OR (i.session_id IS NULL AND i.dm = ANY({conversations_sql("s")}))))
   AND NOT EXISTS (SELECT FROM choir_control.outbox AS o
-                  WHERE o.dm = s.dm AND o.status IN ('waiting', 'sending'))
+                  WHERE o.dm = ANY({conversations_sql("s")}) AND o.status IN ('waiting', 'sending'))
   -- the agent may not have read a decision yet
   AND NOT EXISTS (SELECT FROM choir_control.pending_approvals AS a
                   WHERE a.session_id = s.session_id
@@ -97,7 +99,7 @@ class ClosingStore:
                 SELECT i.inbox_id FROM choir_control.inbox AS i
                 WHERE i.closed_at IS NULL AND i.answered_rev IS NULL
                   AND (i.session_id = s.session_id
-                       OR ($2 AND i.session_id IS NULL AND i.dm = s.dm))
+                       OR ($2 AND i.session_id IS NULL AND i.dm = ANY({conversations_sql("s")})))
                 ORDER BY i.seq
             ) AS unanswered, (
                 SELECT e.type FROM choir_control.session_events AS e

@@ -11,7 +11,6 @@ import structlog
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.errors import ChoirError, NotFound
-from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.config import Config
 from choir_common.wire.config_api import ConfigPartStatus, ConfigProgress, PartState
 from choir_common.wire.messages import Empty
@@ -22,6 +21,7 @@ from choir_control.agents.sessions.store import SessionStore
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher
 from choir_control.log.leases.store import Lease
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore
 
@@ -46,7 +46,7 @@ class ConfigVersionTracker:
         configuration: ConfigService,
         store: SessionStore,
         signals: SignalStore,
-        signal_locks: KeyedLock,
+        signal_locks: SignalLocks,
         notifier: Notifier,
         token_publisher: BotTokenPublisher,
         bus: Bus,

@@ -4,10 +4,10 @@
 """
 
 from choir_common.errors import Conflict
-from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.signals import SignalBody
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import SessionStore
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore
 
@@ -21,7 +21,7 @@ class SignalSender:
         store: SessionStore,
         signals: SignalStore,
         notifier: Notifier,
-        signal_locks: KeyedLock,
+        signal_locks: SignalLocks,
     ) -> None:
         self._store = store
         self._signals = signals

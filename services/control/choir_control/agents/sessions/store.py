@@ -19,6 +19,7 @@ from choir_control.agents.sessions.record import CONTINUED_REASONS, SessionRow
 from choir_control.images.builder import SessionImage
 from choir_control.log.eventlog.store import IS_REHEARSAL_SQL
 from choir_control.log.leases.authentication import LeaseToken
+from choir_control.log.leases.conversations import lease_conversations
 from choir_control.log.leases.store import COLUMNS as BOUND
 from choir_control.log.leases.store import acquire_leases, current_bindings, initial_bindings
 
@@ -177,6 +178,7 @@ class SessionStore:
             row = session_from_record(record)
             await _insert_epoch(connection, row.session_id, row.epoch, token)
             await acquire_leases(connection, row.session_id, row.agent_id, resources)
+            await lease_conversations(connection, row.session_id, row.agent_id)
         return row
 
     async def mark_crashed(

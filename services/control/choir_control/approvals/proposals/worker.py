@@ -12,13 +12,13 @@ import structlog
 
 from choir_common.approvals import request_digest, request_summary
 from choir_common.errors import ChoirError, Conflict, NotFound, OutcomeUnknown, Unavailable
-from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.model import JsonObject
 from choir_control.agents.rollout.service import AgentRedeployer
 from choir_control.approvals.proposals.effect_store import Effect, EffectStore, Stage, StageResult
 from choir_control.approvals.proposals.proposal_type import ProposalType, StaleProposal
 from choir_control.approvals.store import Approval, ApprovalStore
 from choir_control.approvals.texts import format_result
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier, OutboxRescanner
 from choir_control.periodic import run_periodically
 
@@ -42,7 +42,7 @@ class ProposalWorker:
         effects: EffectStore,
         proposal_types: Mapping[str, ProposalType],
         redeployer: AgentRedeployer,
-        signal_locks: KeyedLock,
+        signal_locks: SignalLocks,
         notifier: Notifier,
         outbox: OutboxRescanner,
     ) -> None:

@@ -11,7 +11,6 @@ from typing import assert_never
 
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.ids import new_id
-from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.memory_modes import DEFAULT_MODE
 from choir_common.wire.messages import InboundMessage
 from choir_common.wire.signals import SignalBody
@@ -41,6 +40,7 @@ from choir_control.conversations.commands.texts import (
 )
 from choir_control.conversations.inbox.service import CommandResult
 from choir_control.conversations.inbox.store import BoundSession, InboxStore, StoredMessage
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 
 SIGNALLED_STATUSES = ("starting", "active", "crashed")
@@ -61,7 +61,7 @@ class CommandHandler:
         *,
         context: CommandContext,
         notifier: Notifier,
-        signal_locks: KeyedLock,
+        signal_locks: SignalLocks,
     ) -> None:
         self._store = store
         self._context = context

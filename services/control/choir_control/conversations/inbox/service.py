@@ -8,7 +8,6 @@ from typing import Protocol
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from choir_common.ids import new_id
-from choir_common.keyed_lock import KeyedLock
 from choir_common.redactor import MASK, Redactor
 from choir_common.wire.attachments import MAX_FILE_NAME
 from choir_common.wire.messages import (
@@ -20,6 +19,7 @@ from choir_common.wire.messages import (
 )
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.conversations.inbox.store import InboxStore, StoredMessage
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 
 ATTEMPTS = 3
@@ -59,7 +59,7 @@ class InboxService:
         configuration: ConfigService,
         commands: CommandExecutor,
         notifier: Notifier,
-        signal_locks: KeyedLock,
+        signal_locks: SignalLocks,
         redactor: Redactor,
     ) -> None:
         """`redactor` masks secrets that a user typed, before anything is stored."""

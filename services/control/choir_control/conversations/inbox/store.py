@@ -11,13 +11,14 @@ from choir_common.tracing import current_traceparent
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import MAX_QUOTE, InboundMessage
 from choir_common.wire.signals import SignalBody, UserMessageSignal
+from choir_control.log.leases.conversations import session_of_sql
 
 _ATTACHMENTS: TypeAdapter[tuple[Attachment, ...]] = TypeAdapter(tuple[Attachment, ...])
 
 MAX_HOSTS = 100
 """Hosts of one message that count as named by its user."""
 
-_STORE_MESSAGE = """
+_STORE_MESSAGE = f"""
 WITH added AS (
     INSERT INTO choir_control.inbox
         (inbox_id, gateway, update_id, dm, text, sent_at, attachments, message_id, edits, reply_to,
@@ -34,17 +35,16 @@ SELECT (SELECT inbox_id FROM added) AS added,
        (SELECT text FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known_text,
        holder.agent_id, holder.status
 FROM (SELECT 1) AS one
-LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
-    AND holder.status IN ('starting', 'active', 'stopping', 'crashed')
+LEFT JOIN choir_control.sessions AS holder ON holder.session_id = {session_of_sql("$4")}
     AND NOT (holder.status = 'crashed' AND holder.end_reason IS NOT NULL)  -- a suspended session
-"""
+"""  # noqa: S608 our own SQL
 
 # The row of a command is closed at once, so that no agent takes it up. It exists to detect
 # repetitions.
-_STORE_COMMAND = """
+_STORE_COMMAND = f"""
 WITH holder AS (
     SELECT session_id, agent_id, status FROM choir_control.sessions
-    WHERE dm = $4 AND status IN ('starting', 'active', 'stopping', 'crashed')
+    WHERE session_id = {session_of_sql("$4")}
       AND NOT (status = 'crashed' AND end_reason IS NOT NULL)  -- a suspended session
 ), added AS (
     INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, closed_at)
@@ -61,10 +61,10 @@ SELECT (SELECT inbox_id FROM added) AS added,
        (SELECT text FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known_text,
        holder.agent_id, holder.status
 FROM (SELECT 1) AS one LEFT JOIN holder ON true
-"""
+"""  # noqa: S608 our own SQL
 
 # For a command that is executed elsewhere; the row exists to detect repetitions.
-_STORE_HANDLED_COMMAND = """
+_STORE_HANDLED_COMMAND = f"""
 WITH added AS (
     INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, closed_at)
     VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
@@ -76,10 +76,9 @@ SELECT (SELECT inbox_id FROM added) AS added,
        (SELECT text FROM choir_control.inbox WHERE gateway = $2 AND update_id = $3) AS known_text,
        holder.agent_id, holder.status
 FROM (SELECT 1) AS one
-LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
-    AND holder.status IN ('starting', 'active', 'stopping', 'crashed')
+LEFT JOIN choir_control.sessions AS holder ON holder.session_id = {session_of_sql("$4")}
     AND NOT (holder.status = 'crashed' AND holder.end_reason IS NOT NULL)  -- a suspended session
-"""
+"""  # noqa: S608 our own SQL
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +184,11 @@ class InboxStore:
     async def find_bound_session(self, dm: str) -> BoundSession | None:
         """Return the live session of a DM, or None."""
         row = await self._database.fetchrow(
-            """
+            f"""
             SELECT agent_id, session_id, status FROM choir_control.sessions
-            WHERE dm = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
+            WHERE session_id = {session_of_sql("$1")}
               AND NOT (status = 'crashed' AND end_reason IS NOT NULL)  -- a suspended session
-            """,
+            """,  # noqa: S608 our own SQL
             dm,
         )
         return BoundSession(**row) if row else None

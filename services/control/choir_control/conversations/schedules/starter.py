@@ -4,13 +4,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from choir_common.ids import new_id
-from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.schedules import WakeUp
 from choir_common.wire.signals import UserMessageSignal
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.schedules.records import RunChange, Schedule, ScheduleChange
 from choir_control.conversations.schedules.run_store import RunStore, StartedRun
 from choir_control.conversations.schedules.texts import reminder_text, wake_up_summary
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier, OutboxRescanner
 
 
@@ -24,7 +24,7 @@ class RunStarter:
         configuration: ConfigService,
         outbox: OutboxRescanner,
         notifier: Notifier,
-        signal_locks: KeyedLock,
+        signal_locks: SignalLocks,
     ) -> None:
         self._store = store
         self._configuration = configuration

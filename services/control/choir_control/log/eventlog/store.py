@@ -14,6 +14,7 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
 from choir_control.log.eventlog.batch import EventBatch
+from choir_control.log.leases.conversations import conversations_sql
 from choir_control.log.leases.store import Lease
 from choir_control.money.ledger_store import (
     charge_ctes,
@@ -50,12 +51,12 @@ WITH head AS (
         consumed_rev = COALESCE(i.consumed_rev, m.consumed),
         answered_rev = COALESCE(i.answered_rev, m.answered)
     FROM head, unnest($16::text[], $17::bigint[], $18::bigint[]) AS m(inbox_id, consumed, answered)
-    WHERE i.inbox_id = m.inbox_id AND i.dm = head.dm
+    WHERE i.inbox_id = m.inbox_id AND i.dm = ANY({conversations_sql("head")})
       AND (i.session_id IS NULL OR i.session_id = head.session_id)
 ), done AS (
     UPDATE choir_control.signals AS s SET done_at = clock_timestamp()
     FROM head, unnest($16::text[], $17::bigint[]) AS m(inbox_id, consumed)
-    WHERE s.inbox_id = m.inbox_id AND s.dm = head.dm AND m.consumed IS NOT NULL
+    WHERE s.inbox_id = m.inbox_id AND s.dm = ANY({conversations_sql("head")}) AND m.consumed IS NOT NULL
       AND s.done_at IS NULL
 ), obeyed AS (
     UPDATE choir_control.signals AS s SET done_at = clock_timestamp()

@@ -87,20 +87,24 @@ class SignalStore:
     async def list_pending(
         self, session_id: str, dm: str, after: int, limit: int
     ) -> list[StoredSignal]:
-        """Return the pending signals of this session and its DM, in order."""
+        """Return the pending signals of this session and its conversations, in order."""
         rows = await self._database.fetch(
             """
             SELECT seq, body ->> 'kind' AS kind, body, (
                 SELECT inbox_id FROM choir_control.inbox AS i
-                WHERE i.inbox_id = both_queues.inbox_id AND i.attachments IS NOT NULL
+                WHERE i.inbox_id = all_queues.inbox_id AND i.attachments IS NOT NULL
                   AND i.fetched_at IS NULL
             ) AS to_fetch FROM (
                 (SELECT seq, body, inbox_id FROM choir_control.signals
                  WHERE done_at IS NULL AND dm = $2 AND seq > $3 ORDER BY seq LIMIT $4)
                 UNION ALL
+                (SELECT seq, body, inbox_id FROM choir_control.session_conversations AS c
+                 JOIN choir_control.signals AS s USING (dm)
+                 WHERE c.session_id = $1 AND s.done_at IS NULL AND seq > $3 ORDER BY seq LIMIT $4)
+                UNION ALL
                 (SELECT seq, body, inbox_id FROM choir_control.signals
                  WHERE done_at IS NULL AND session_id = $1 AND seq > $3 ORDER BY seq LIMIT $4)
-            ) AS both_queues ORDER BY seq LIMIT $4
+            ) AS all_queues ORDER BY seq LIMIT $4
             """,
             session_id,
             dm,

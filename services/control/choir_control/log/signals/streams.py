@@ -17,6 +17,7 @@ from choir_common.http.response_parser import ServerSentEvent
 from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, render_event
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.leases.store import Lease
+from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore, StoredSignal
 
@@ -45,7 +46,9 @@ class SignalStreams:
         notifier: Notifier,
         authenticator: LeaseAuthenticator,
         file_fetcher: MessageFileFetcher,
+        signal_locks: SignalLocks,
     ) -> None:
+        self._signal_locks = signal_locks
         self._file_fetcher = file_fetcher
         self._store = store
         self._notifier = notifier
@@ -85,10 +88,12 @@ class SignalStreams:
 
     async def _follow(self, lease: Lease, last_event_id: int) -> AsyncGenerator[bytes, None]:
         cursor, quiet_since = last_event_id, asyncio.get_running_loop().time()
-        with self._notifier.listen(lease.session_id, lease.dm) as wakeup:
+        dms = self._signal_locks.conversations_of(lease.dm)
+        with self._notifier.listen(lease.session_id, *dms) as wakeup:
             # Sent at once, so that the client sees that the stream is open.
             yield KEEPALIVE
-            while not self._closing:
+            # After a change of its conversations the agent opens the stream again.
+            while not self._closing and dms == self._signal_locks.conversations_of(lease.dm):
                 # Cleared before the read, so that a signal stored during it causes another read.
                 wakeup.clear()
                 page = await self._read_page(lease, cursor)
