@@ -38,6 +38,7 @@ READ = {
     "agents.*.recall": f"{CONTROL}/log/leases/dm_memory.py",
     "agents.*.streaming": f"{CONTROL}/configuration/current.py",
     "agents.*.timezone": f"{CONTROL}/configuration/current.py",
+    "agents.*.conversations": f"{CONTROL}/configuration/validation.py",
     "agents.*.restart": f"{CONTROL}/agents/sessions/crash_handling.py",
     **{
         f"agents.*.retention.{name}": f"{MEMORY}/summaries/retention_cutoffs.py"

@@ -105,6 +105,28 @@ def test_a_sound_configuration_has_no_faults() -> None:
             "agents.main.defaults.search",
         ),
         ({"agents": {"control": {"defaults": DEFAULTS}}}, "agents.control"),
+        (
+            {"agents": {"main": {"defaults": DEFAULTS, "conversations": ["gone"]}}},
+            "agents.main.conversations: there is no 'gone' in dms",
+        ),
+        (
+            {"agents": {"main": {"defaults": DEFAULTS, "conversations": ["d"]}}},
+            "agents.main.conversations: 'd' is its defaults.dm already",
+        ),
+        (
+            {
+                "agents": {"main": {"defaults": DEFAULTS, "conversations": ["e", "e"]}},
+                "dms": {**BASE["dms"], "e": {"gateway": "g", "user_id": "2"}},
+            },
+            "agents.main.conversations: 'e' is in agents.main.conversations",
+        ),
+        (
+            {
+                "agents": {"main": {"defaults": DEFAULTS, "conversations": ["e"]}},
+                "dms": {**BASE["dms"], "e": {"gateway": "g", "user_id": "2"}},
+            },
+            "agents.main.conversations: this version of Choir serves one conversation",
+        ),
         ({"agents": {"memory": {"defaults": DEFAULTS}}}, "agents.memory"),
         ({"budgets": {"total_session_tokens": 10}}, "budgets.total_session_tokens"),
         ({"budgets": {"max_core_jobs": 65}}, "budgets.max_core_jobs"),

@@ -285,6 +285,9 @@ class AgentConfig(WireModel):
 
     defaults: AgentDefaults
     """The resources it starts with."""
+    conversations: tuple[Name, ...] = ()
+    """Further conversations of the agent: names in `dms`, besides `defaults.dm`. Refused in this version: an
+    agent has one conversation."""
     repo: RepoConfig = RepoConfig()
     """Its own tools, skills and identity."""
     autostart: bool = False

@@ -47,6 +47,28 @@ def _agents(config: Config) -> Iterator[str]:
         if agent_id in RESERVED_AGENT_IDS:
             yield f"agents.{agent_id}: this name is reserved by Choir; choose another"
         yield from _defaults(config, f"agents.{agent_id}.defaults", agent.defaults)
+    yield from _conversations(config)
+
+
+def _conversations(config: Config) -> Iterator[str]:
+    """Reject conversations that are unknown or taken, and, until they are supported, all others."""
+    agents: dict[str, str] = {}
+    for agent_id, agent in config.agents.items():
+        path, faults = f"agents.{agent_id}.conversations", list[str]()
+        for dm in agent.conversations:
+            first = agents.setdefault(dm, agent_id)
+            if dm not in config.dms:
+                faults.append(_unknown(path, dm, "dms", config.dms))
+            elif dm == agent.defaults.dm:
+                faults.append(f"{path}: {dm!r} is its defaults.dm already; remove it here")
+            elif first != agent_id or agent.conversations.count(dm) > 1:
+                faults.append(f"{path}: {dm!r} is in agents.{first}.conversations; name it once")
+        if agent.conversations and not faults:
+            faults.append(
+                f"{path}: this version of Choir serves one conversation with an agent (defaults.dm); "
+                "remove this setting"
+            )
+        yield from dict.fromkeys(faults)
 
 
 def _defaults(config: Config, path: str, defaults: AgentDefaults) -> Iterator[str]:
