@@ -26,7 +26,7 @@ from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import SessionTaint
 
 NO_TAINT = SessionTaint()
-_TURN_DEFAULTS: JsonObject = {"lane": EDGE_LANE, "resumes": 0}
+_TURN_DEFAULTS: JsonObject = {"lane": EDGE_LANE, "resumes": 0, "scheduled": None}
 _JOB_DEFAULTS: JsonObject = {"edge": EDGE_LANE}
 
 
