@@ -34,7 +34,7 @@ from choir_common.wire.schedules import WakeUp
 from tests.unit.agent.told_session import TOOL, ToldSession
 
 DESK = "edge:desk"
-STATE_OF_ONE_CONVERSATION = "5cc57c1aaa91b06dd198ca1bb962360cd1f9ab4c7f9820ab50cbbe62892031aa"
+STATE_OF_ONE_CONVERSATION = "8db638b451a1f03a04eab712663c3d47bf6bc9200fa5ac1c07876c2d78cf8e4d"
 """Digest of the state below, written by the version before several conversations."""
 
 

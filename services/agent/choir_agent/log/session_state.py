@@ -27,7 +27,7 @@ from choir_common.wire.provenance import SessionTaint
 
 NO_TAINT = SessionTaint()
 _TURN_DEFAULTS: JsonObject = {"lane": EDGE_LANE, "resumes": 0, "scheduled": None}
-_JOB_DEFAULTS: JsonObject = {"edge": EDGE_LANE}
+_JOB_DEFAULTS: JsonObject = {"edge": EDGE_LANE, "skill_outcome": ""}
 
 
 class CallStage(StrEnum):
