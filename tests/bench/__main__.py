@@ -29,6 +29,7 @@ from tests.bench.heartbeats import measure_heartbeats
 from tests.bench.long_session import compacting_config, measure_long_session
 from tests.bench.memory_usage import measure_memory
 from tests.bench.prompt_prefix import prefix_shares, talk_and_measure, uncompacted_config
+from tests.bench.schedules import measure_schedules
 from tests.bench.throughput import fifty_agents_config, measure_throughput
 from tests.bench.tool_calls import measure_calls, measure_container_calls
 from tests.bench.turns import measure_turns
@@ -137,6 +138,9 @@ def show(results: BenchResults) -> None:
         singles.append(("ms to the first visible token", asdict(results.first_token)))
     if results.heartbeats is not None:
         singles.append(("heartbeats with an event each, one choird", asdict(results.heartbeats)))
+    if results.schedules is not None:
+        title = "each minute of an idle stack, without and with schedules"
+        singles.append((title, asdict(results.schedules)))
     tables = (
         *singles,
         ("CPU ms of a plain turn", results.streaming_cpu),
@@ -181,6 +185,8 @@ def main() -> None:
     with running_stack(prepare=compacting_config, like_user=True) as stack:
         asyncio.run(long_session(stack, results))
     results.heartbeats = asyncio.run(measure_heartbeats())
+    with running_stack(like_user=True) as stack:
+        results.schedules = asyncio.run(measure_schedules(stack))
     browsing(results)
     results.gateway = asyncio.run(measure_gateway())
     results.egress = asyncio.run(measure_egress())

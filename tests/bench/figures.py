@@ -187,6 +187,21 @@ class HeartbeatFigures:
     control_rss_mb: float
 
 
+@dataclass(frozen=True, slots=True)
+class ScheduleFigures:
+    """What an idle stack uses each minute, without and with schedules of which none is due."""
+
+    control_ms: float
+    control_with_ms: float
+    postgres_ms: float
+    postgres_with_ms: float
+    transactions: float
+    transactions_with: float
+    schedules: int
+    minutes: float
+    """Time that each of both was measured."""
+
+
 @dataclass(slots=True)
 class BenchResults:
     """All figures of one run."""
@@ -199,6 +214,7 @@ class BenchResults:
     """Keyed by how often the window was compacted, then by lane."""
     throughput: dict[str, float] = field(default_factory=dict)
     heartbeats: HeartbeatFigures | None = None
+    schedules: ScheduleFigures | None = None
     first_token: FirstTokenFigures | None = None
     streaming_cpu: dict[str, float] = field(default_factory=dict)
     """CPU time of control, gateway, NATS and the agent per plain turn, with and without streaming."""
