@@ -189,7 +189,7 @@ class HeartbeatFigures:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFigures:
-    """What an idle stack uses each minute, without and with schedules of which none is due."""
+    """What an idle stack uses each minute, without and with schedules that are not due."""
 
     control_ms: float
     control_with_ms: float

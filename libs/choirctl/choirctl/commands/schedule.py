@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, TypeVar
 from zoneinfo import ZoneInfo
 
 import typer
@@ -16,7 +16,6 @@ from choir_common.wire.schedules import (
     NewSchedule,
     ScheduleEdit,
     ScheduleView,
-    TimingKind,
 )
 from choir_common.wire.validation_messages import error_messages
 from choirctl.api.control import connect, parse_response
@@ -117,21 +116,19 @@ def add_schedule(
     as_json: AsJson = False,
 ) -> None:
     """Add a reminder, an instruction, a core job or a skill for later."""
-    timing, value = _only(
-        "--in, --at, --every and --cron", in_=after, at=at, every=every, cron=cron
-    )
+    times = {"in": after, "at": at, "every": every, "cron": cron}
+    timing, value = _only("--in, --at, --every and --cron", **times)
     if skill is not None:
         job = job or DEFAULT_SKILL_TEXT.format(skill=skill)
-    kind, text = _only(
-        "--remind, --prompt, --job and --skill", remind=remind, prompt=prompt, job=job
-    )
-    named = f"--{kind} {text}" if skill is None else f"--skill {skill} --job {text}"
+    works = {"remind": remind, "prompt": prompt, "job": job}
+    kind, text = _only("--remind, --prompt, --job and --skill", **works)
+    options_text = f"--{kind} {text}" if skill is None else f"--skill {skill} --job {text}"
     fields = {
         "agent_id": agent,
         "kind": kind if skill is None else "skill",
         "text": text,
         "skill": skill,
-        "timing": cast(TimingKind, timing.rstrip("_")),
+        "timing": timing,
         "value": value,
         "zone": zone,
         "dm": dm,
@@ -140,7 +137,7 @@ def add_schedule(
         "overlap": overlap,
         "jitter": jitter,
         "max_failures": max_failures,
-        "words": f"choirctl schedule add {agent} --{timing.rstrip('_')} {value} {named}"[:4_000],
+        "words": f"choirctl schedule add {agent} --{timing} {value} {options_text}"[:4_000],
     }
     request = _parse(NewSchedule, fields)
     view = asyncio.run(_send(find_target(ctx, home, url), "POST", PATH, body=request))
@@ -167,8 +164,10 @@ def update(
 ) -> None:
     """Change the text, the time or the rules of a schedule."""
     times = {"in": after, "at": at, "every": every, "cron": cron}
-    given = {name: value for name, value in times.items() if value is not None}
-    timing, value = _only("--in, --at, --every and --cron", **given) if given else (None, None)
+    chosen_times = {name: value for name, value in times.items() if value is not None}
+    timing, value = (
+        _only("--in, --at, --every and --cron", **chosen_times) if chosen_times else (None, None)
+    )
     options = {
         "text": text,
         "timing": timing,
@@ -181,13 +180,14 @@ def update(
         "max_failures": max_failures,
     }
     fields = {name: option for name, option in options.items() if option is not None}
-    named = " ".join(
+    options_text = " ".join(
         f"--{timing if name == 'value' else name.replace('_', '-')} {option}"
         for name, option in fields.items()
         if name != "timing"
     )
     request = _parse(
-        ScheduleEdit, {**fields, "words": f"choirctl schedule update {schedule} {named}"[:4_000]}
+        ScheduleEdit,
+        {**fields, "words": f"choirctl schedule update {schedule} {options_text}"[:4_000]},
     )
     view = asyncio.run(
         _send(find_target(ctx, home, url), "PATCH", f"{PATH}/{schedule}", body=request)

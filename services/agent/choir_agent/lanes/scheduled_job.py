@@ -37,6 +37,6 @@ def skill_input(task_spec: str) -> JsonObject:
 
 def _free_name(name: str, state: SessionState) -> str:
     """Return a name that no open job has: an earlier run of the schedule may still be open."""
-    taken = {job.name for job in state.jobs}
-    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 2)))
-    return next(free for free in names if free not in taken)
+    names_in_use = {job.name for job in state.jobs}
+    names = (name, *(f"{name}-{number}" for number in range(2, len(names_in_use) + 2)))
+    return next(free for free in names if free not in names_in_use)

@@ -1,4 +1,4 @@
-"""`/v1/schedules`: reminders and prompts at chosen times, and their runs."""
+"""`/v1/schedules`: what is to happen at chosen times, and the runs."""
 
 from typing import Annotated
 
@@ -15,6 +15,7 @@ OPERATOR = "operator"
 def schedule_routes(schedules: ScheduleService) -> APIRouter:
     """Return the router of schedules."""
     router = APIRouter(prefix="/schedules", tags=["schedules"])
+    router.include_router(_state_routes(schedules))
 
     @router.get("")
     async def list_schedules(
@@ -44,6 +45,17 @@ def schedule_routes(schedules: ScheduleService) -> APIRouter:
         edit = await parse_request_body(request, ScheduleEdit)
         return await schedules.edit(schedule_id, edit, OPERATOR)
 
+    @router.delete("/{schedule_id}")
+    async def remove_schedule(schedule_id: int) -> ScheduleView:
+        """Delete a schedule and its history; a run that has started goes on."""
+        return await schedules.remove(schedule_id)
+
+    return router
+
+
+def _state_routes(schedules: ScheduleService) -> APIRouter:
+    router = APIRouter()
+
     @router.post("/{schedule_id}/pause")
     async def pause_schedule(schedule_id: int) -> ScheduleView:
         """Start no further runs until it is resumed. 409 if it is not active."""
@@ -58,10 +70,5 @@ def schedule_routes(schedules: ScheduleService) -> APIRouter:
     async def run_schedule(schedule_id: int) -> ScheduleView:
         """Start a run now, in addition to its times. 409 if none can start."""
         return await schedules.run_now(schedule_id)
-
-    @router.delete("/{schedule_id}")
-    async def remove_schedule(schedule_id: int) -> ScheduleView:
-        """Delete a schedule and its history; a run that has started goes on."""
-        return await schedules.remove(schedule_id)
 
     return router

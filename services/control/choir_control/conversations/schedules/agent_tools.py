@@ -103,9 +103,11 @@ class AgentScheduleTools:
                 _check_source(source)
                 if request.value is not None:
                     self._check_rate(request.timing or view.timing, request.value)
-            asked = edit.model_copy(update={"words": source.words[:MAX_SCHEDULE_TEXT]})
+            request_edit = edit.model_copy(update={"words": source.words[:MAX_SCHEDULE_TEXT]})
             scope = _scope(lease)
-            view = await self._service.edit(request.schedule_id, asked, _author(lease), scope)
+            view = await self._service.edit(
+                request.schedule_id, request_edit, _author(lease), scope
+            )
         if request.state is not None and view.state != request.state:
             is_pause = request.state == "paused"
             apply = self._service.pause if is_pause else self._service.resume

@@ -128,7 +128,7 @@ class ScheduleStore:
     async def edit(self, edited: EditedSchedule, now: datetime) -> bool:
         """Store new values; return False if the schedule has changed meanwhile."""
         schedule, rules = edited.schedule, edited.schedule.rules
-        stored = await self._database.fetchval(
+        is_stored = await self._database.fetchval(
             _EDIT,
             schedule.schedule_id,
             schedule.revision,
@@ -150,7 +150,7 @@ class ScheduleStore:
             schedule.note,
             [run.run_id for run in edited.skipped],
         )
-        return bool(stored)
+        return bool(is_stored)
 
     async def find(self, schedule_id: int) -> Schedule | None:
         """Return a schedule, or None."""
