@@ -115,6 +115,7 @@ READ = {
     "gateways.*.secret": f"{GATEWAY}/channel_registry.py",
     "gateways.*.api_url": f"{GATEWAY}/channels/telegram/channel.py",
     "gateways.*.webhook.url": f"{GATEWAY}/channels/telegram/channel.py",
+    "gateways.*.acknowledgement": f"{GATEWAY}/channels/telegram/channel.py",
     "gateways.*.webhook.secret": f"{GATEWAY}/channel_registry.py",
     "dms.*.gateway": f"{CONTROL}/configuration/current.py",
     "dms.*.timezone": f"{CONTROL}/configuration/current.py",

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from choir_common.wire.activity import Card, DmActivity, Draft, Idle, Typing
 from choir_common.wire.attachments import Attachment, AttachmentKind, Button
+from choir_common.wire.channel_types import AcknowledgementEmoji
 from choir_common.wire.messages import (
     ChannelCommand,
     ChannelTable,
@@ -99,14 +100,21 @@ class Room:
 
 
 @contextlib.asynccontextmanager
-async def opened_room(webhook: str | None = None) -> AsyncIterator[Room]:
+async def opened_room(
+    webhook: str | None = None, acknowledgement: AcknowledgementEmoji | None = None
+) -> AsyncIterator[Room]:
     """Run a channel until the block ends; `webhook` is where Telegram brings updates."""
     async with run_fake_telegram() as telegram:
         for user_id in (7, 8):
             telegram.user(user_id, TOKEN)
         hook = WebhookBinding(url=webhook, secret="hook") if webhook else None
         gateway = GatewayBinding(
-            name="bot", type="telegram", secret="t", api_url=telegram.api_url, webhook=hook
+            name="bot",
+            type="telegram",
+            secret="t",
+            api_url=telegram.api_url,
+            webhook=hook,
+            acknowledgement=acknowledgement,
         )
         table = ChannelTable(config_version=1, gateways=(gateway,), dms=(ALICE, BOB))
         control, files = FakeControlClient(table), FakeOutboxFiles()

@@ -30,6 +30,7 @@ ECHO = ChannelProperties(
     needs_token=False,
     needs_address=False,
     has_webhook=False,
+    has_reactions=False,
     uses_choir_api=False,
     is_idempotent=False,
 )

@@ -71,6 +71,10 @@ def test_a_sound_configuration_has_no_faults() -> None:
             "gateways.g.webhook",
         ),
         (
+            {"gateways": {"g": {"type": "console", "acknowledgement": "👀"}}},
+            "gateways.g.acknowledgement",
+        ),
+        (
             {"dms": {**BASE["dms"], "e": {"gateway": "g", "user_id": "1"}}},
             "dms.e",
         ),

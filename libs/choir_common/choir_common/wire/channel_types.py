@@ -5,7 +5,7 @@ Configuration, control and choirctl read the properties; the gateway has the fac
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
@@ -23,6 +23,8 @@ class ChannelProperties:
     """Its gateways need `api_url`."""
     has_webhook: bool
     """Its gateways may receive updates by webhook."""
+    has_reactions: bool
+    """Its gateways can put an emoji on a user's message."""
     uses_choir_api: bool
     """Its users connect with a client of Choir's own API, such as choirctl. The client chooses the keys of
     messages."""
@@ -37,6 +39,7 @@ CHANNEL_TYPES: dict[str, ChannelProperties] = {
         needs_token=True,
         needs_address=False,
         has_webhook=True,
+        has_reactions=True,
         uses_choir_api=False,
         is_idempotent=False,
     ),
@@ -45,6 +48,7 @@ CHANNEL_TYPES: dict[str, ChannelProperties] = {
         needs_token=False,
         needs_address=False,
         has_webhook=False,
+        has_reactions=False,
         uses_choir_api=True,
         is_idempotent=True,
     ),
@@ -53,6 +57,7 @@ CHANNEL_TYPES: dict[str, ChannelProperties] = {
         needs_token=True,
         needs_address=True,
         has_webhook=False,
+        has_reactions=False,
         uses_choir_api=False,
         is_idempotent=False,
     ),
@@ -75,6 +80,15 @@ ChannelType = Annotated[
 """The name of a channel type in `CHANNEL_TYPES`."""
 
 
+AcknowledgementEmoji = Literal["👀", "👍", "👌", "✍", "🫡"]
+"""The reactions to choose from, out of those that Telegram allows."""
+
+
 def types_with_webhook() -> str:
     """Return the names of the channel types that may have a webhook, for an error message."""
     return " or ".join(name for name, it in CHANNEL_TYPES.items() if it.has_webhook)
+
+
+def types_with_reactions() -> str:
+    """Return the names of the channel types that have reactions, for an error message."""
+    return " or ".join(name for name, it in CHANNEL_TYPES.items() if it.has_reactions)

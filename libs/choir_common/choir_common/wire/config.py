@@ -8,7 +8,12 @@ from urllib.parse import quote
 
 from pydantic import BeforeValidator, Field
 
-from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
+from choir_common.wire.channel_types import (
+    CHANNEL_TYPES,
+    AcknowledgementEmoji,
+    ChannelProperties,
+    ChannelType,
+)
 from choir_common.wire.config_parts import (
     AgentBudgets,
     FeatureFlags,
@@ -196,6 +201,8 @@ class GatewayConfig(WireModel):
     webhook: WebhookConfig | None = None
     """Use a webhook for a Telegram bot. Without it the gateway polls for updates, which needs no public
     address."""
+    acknowledgement: AcknowledgementEmoji | None = None
+    """The reaction that the bot puts on each message that Choir has stored; by default none."""
 
     @property
     def channel(self) -> ChannelProperties:

@@ -5,7 +5,12 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from choir_common.wire.attachments import MAX_FILES, Attachment, Button
-from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
+from choir_common.wire.channel_types import (
+    CHANNEL_TYPES,
+    AcknowledgementEmoji,
+    ChannelProperties,
+    ChannelType,
+)
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.model import AwareTime, WireModel
 
@@ -173,6 +178,8 @@ class GatewayBinding(WireModel):
     secret: str | None
     api_url: str | None
     webhook: WebhookBinding | None = None
+    acknowledgement: AcknowledgementEmoji | None = None
+    """The reaction to each message that was stored."""
 
     @property
     def channel(self) -> ChannelProperties:

@@ -36,6 +36,8 @@ class SentMessage:
     file_name: str | None = None
     file_bytes: bytes | None = None
     reply_to: int | None = None
+    reactions: tuple[str, ...] = ()
+    """The bot's reactions to a message of the user."""
     shared: JsonObject = field(default_factory=dict)
     """A location, venue or contact, under the names of its fields in Bot API JSON."""
     markup: str = ""

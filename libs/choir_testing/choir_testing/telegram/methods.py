@@ -29,6 +29,10 @@ from choir_testing.telegram.markup import render
 from choir_testing.telegram.request import Arguments
 
 CALLBACK_DATA_LIMIT = 64
+# Some of the 73 emoji of the Bot API's `ReactionTypeEmoji`, all that tests need.
+REACTION_EMOJI = frozenset("👍👎🔥👏😁🤔😱🎉🙏👌👀✍🤝🫡💯")
+# A bot without a premium account may set one reaction.
+MAX_REACTIONS = 1
 DESCRIPTION_LIMIT = 256
 TEXT_LIMIT = 4096
 WEBHOOK_CONFLICT = "Conflict: can't use getUpdates method while webhook is active"
@@ -101,6 +105,23 @@ async def edit_message_text(call: MethodCall) -> JsonValue:
     chat.new_messages.put_nowait(message)
     chat.notify()
     return message_json(call.bot, chat, message)
+
+
+async def set_message_reaction(call: MethodCall) -> JsonValue:
+    """Replace the bot's reactions to a message; an empty list removes them."""
+    chat = call.bot.chat(call.arguments.number("chat_id"))
+    message = chat.messages.get(call.arguments.number("message_id"))
+    if message is None:
+        raise bad_request("message to react not found")
+    reactions = call.arguments.objects("reaction")
+    if len(reactions) > MAX_REACTIONS:
+        raise bad_request("REACTIONS_TOO_MANY")
+    emoji = tuple(str(it.get("emoji")) for it in reactions if it.get("type") == "emoji")
+    if len(emoji) < len(reactions) or not REACTION_EMOJI.issuperset(emoji):
+        raise bad_request("REACTION_INVALID")
+    message.reactions = emoji
+    chat.notify()
+    return True
 
 
 async def delete_message(call: MethodCall) -> JsonValue:
@@ -195,6 +216,7 @@ METHODS: dict[str, Method] = {
     "getWebhookInfo": get_webhook_info,
     "getFile": get_file,
     "deleteMessage": delete_message,
+    "setMessageReaction": set_message_reaction,
     "sendAudio": send_file("audio"),
     "sendDocument": send_file("document"),
     "sendPhoto": send_file("photo"),

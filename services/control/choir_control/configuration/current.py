@@ -251,6 +251,7 @@ class ConfigSnapshot:
                     webhook=WebhookBinding(url=g.webhook.url, secret=g.webhook.secret)
                     if g.webhook
                     else None,
+                    acknowledgement=g.acknowledgement,
                 )
                 for name, g in self.config.gateways.items()
             ),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from choir_common.ids import RESERVED_AGENT_IDS
 from choir_common.stack_secrets import RESERVED_SECRETS
-from choir_common.wire.channel_types import types_with_webhook
+from choir_common.wire.channel_types import types_with_reactions, types_with_webhook
 from choir_common.wire.config import AgentDefaults, Config, secret_references
 from choir_common.wire.config_parts import MONEY_BUDGETS, AgentBudgets, Budgets
 from choir_control.configuration.prices import unpriced_entries
@@ -148,6 +148,11 @@ def _channels(config: Config) -> Iterator[str]:
         if gateway.webhook is not None and not gateway.channel.has_webhook:
             yield (
                 f"gateways.{name}.webhook: only a {types_with_webhook()} gateway has one; remove it"
+            )
+        if gateway.acknowledgement is not None and not gateway.channel.has_reactions:
+            yield (
+                f"gateways.{name}.acknowledgement: only a {types_with_reactions()} gateway has one; "
+                "remove it"
             )
     dm_names: dict[tuple[str, str], str] = {}
     for name, dm in config.dms.items():

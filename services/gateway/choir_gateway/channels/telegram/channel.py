@@ -24,6 +24,7 @@ from choir_gateway.channels.telegram.drafts import DraftDisplay
 from choir_gateway.channels.telegram.files import download_file
 from choir_gateway.channels.telegram.notes import NoteQueue
 from choir_gateway.channels.telegram.polling import UpdatePoller
+from choir_gateway.channels.telegram.reactions import MessageAcknowledger
 from choir_gateway.channels.telegram.sender import MessageSender
 from choir_gateway.channels.telegram.update_handler import CommandMenu, UpdateHandler
 from choir_gateway.channels.telegram.webhook import TOKEN_HEADER, WebhookReceiver
@@ -57,6 +58,7 @@ class TelegramChannel:
         self._activity = ActivityDisplay(bot, rate_limiter, control)
         self._drafts = DraftDisplay(bot, rate_limiter)
         self._menu = CommandMenu(bot, conversations)
+        self._acknowledger = MessageAcknowledger(bot, gateway.acknowledgement)
         handler = UpdateHandler(
             bot,
             gateway.name,
@@ -64,6 +66,7 @@ class TelegramChannel:
             conversations=conversations,
             notes=self._notes,
             menu=self._menu,
+            acknowledger=self._acknowledger,
         )
         self._incoming: UpdatePoller | WebhookReceiver
         if gateway.webhook is not None and webhook_secret is not None:
@@ -88,6 +91,7 @@ class TelegramChannel:
             tasks.create_task(self._activity.run())
             tasks.create_task(self._drafts.run())
             tasks.create_task(self._notes.run())
+            tasks.create_task(self._acknowledger.run())
             tasks.create_task(self._show_menus())
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:

@@ -18,6 +18,7 @@ from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.messages import ButtonPress, DmBinding, InboundMessage
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.telegram.notes import NoteQueue
+from choir_gateway.channels.telegram.reactions import MessageAcknowledger
 from choir_gateway.channels.telegram.update_parser import menu_name, parse_message, parse_press
 
 log = structlog.get_logger("choir.gateway.telegram")
@@ -77,6 +78,7 @@ class UpdateHandler:
         conversations: ConversationDirectory,
         notes: NoteQueue,
         menu: CommandMenu,
+        acknowledger: MessageAcknowledger,
     ) -> None:
         self._bot = bot
         self._gateway = gateway
@@ -84,6 +86,7 @@ class UpdateHandler:
         self._conversations = conversations
         self._notes = notes
         self._menu = menu
+        self._acknowledger = acknowledger
 
     def parse(self, update: Update) -> InboundMessage | ButtonPress | None:
         """Return the content of an update; None for strangers, groups and other kinds of updates."""
@@ -109,6 +112,9 @@ class UpdateHandler:
         # The note of a repeated update was sent before.
         if acceptance is None or acceptance.duplicate or dm is None:
             return
+        # A command is answered at once, and the message that an edit corrects has its reaction.
+        if acceptance.command is None and message.edits is None:
+            self._acknowledger.add(dm.user_id, message.message_id)
         if acceptance.note is not None:
             self._notes.add(dm.user_id, acceptance.note)
         await self._menu.show(dm)
