@@ -10,6 +10,7 @@ import pytest
 
 from choir_common.clock import SystemClock
 from choir_testing.telegram import FakeTelegram, run_fake_telegram
+from tests.service.control.test_sessions import stopped_in_a_turn
 from tests.service.control.world import GATEWAY_TOKEN, World, until
 from tests.support.service_process import ServiceProcess, service_process
 
@@ -204,3 +205,26 @@ async def test_an_unknown_agent_is_refused_before_telegram_is_called(scene: Scen
     )
     assert refused.status_code == 404
     assert not scene.telegram.bot(TOKEN).calls
+
+
+async def test_an_agent_with_open_work_stays_and_the_rest_is_said(scene: Scene) -> None:
+    started = await scene.world.post("/v1/agents/main/start", json={})
+    assert started.status_code == 200, started.text
+    agent = await scene.world.agent()
+    await agent.begin()
+    await stopped_in_a_turn(scene.world, agent)
+    done = await scene.send_code(await scene.begin(agent_id="main"))
+    assert done["state"] == "connected"
+    [sentence] = done["remaining"]
+    assert "open work in the conversation 'console'" in sentence
+    assert "`choirctl agent stop main`" in sentence
+    resumed = await scene.world.agent(starts=2)
+    assert resumed.spec.session_id == agent.spec.session_id
+
+
+async def test_an_agent_that_cannot_start_is_named_with_its_reason(scene: Scene) -> None:
+    scene.world.runtime.refuse_starts = True
+    done = await scene.send_code(await scene.begin())
+    [sentence] = done["remaining"]
+    assert "other was not moved" in sentence and "the engine is away" in sentence
+    assert "`choirctl agent start other`" in sentence

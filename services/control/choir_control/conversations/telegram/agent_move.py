@@ -32,24 +32,26 @@ class AgentMover:
 
         Its open work is never discarded: an agent that has some stays where it is.
         """
-        by_hand = f"`choirctl agent stop {agent_id}`, then `choirctl agent start {agent_id}`"
-        request = StartAgent(dm=dm)
+        start = f"`choirctl agent start {agent_id}`"
+        by_hand = f"`choirctl agent stop {agent_id}`, then {start}"
+        request, steps = StartAgent(dm=dm), start
         try:
             live = await self._sessions.find_live(agent_id)
             if live is not None:
+                steps = by_hand
                 bindings = choose_bindings(self._configuration.current, agent_id, request)
                 # before the stop: a start that cannot succeed must not stop the agent
                 await self._starter.check(agent_id, bindings, live.image)
                 await self._stopper.stop(agent_id, REASON)
+                steps = start
             unfinished = await self._sessions.find_unfinished(agent_id)
             if unfinished is None:
                 await self._starter.start(agent_id, request)
                 return ""
             await self._starter.restart(agent_id, unfinished.initial_bindings, unfinished.image)
         except ChoirError as error:
-            return (
-                f"{agent_id} was not moved to this conversation: {error.message} Then: {by_hand}."
-            )
+            reason = error.message.rstrip(".")
+            return f"{agent_id} was not moved to this conversation: {reason}. Then: {steps}."
         return (
             f"{agent_id} has open work in the conversation {unfinished.bindings.dm!r} and continues it "
             f"there. When it is done: {by_hand}."
