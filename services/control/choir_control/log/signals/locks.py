@@ -47,9 +47,9 @@ class SignalLocks:
         """Hold the locks of a conversation and of the session that it joins or leaves."""
         while True:
             keys = sorted({self._homes.get(dm, dm), self._homes.get(home_dm, home_dm)})
-            async with contextlib.AsyncExitStack() as held:
+            async with contextlib.AsyncExitStack() as locks:
                 for key in keys:
-                    await held.enter_async_context(self._locks.of(key))
+                    await locks.enter_async_context(self._locks.of(key))
                 if keys == sorted({self._homes.get(dm, dm), self._homes.get(home_dm, home_dm)}):
                     yield
                     return
