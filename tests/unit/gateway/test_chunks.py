@@ -3,9 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_gateway.channels.telegram.chunks import LIMIT, split_text, utf16_length
-from choir_gateway.channels.telegram.markdown import parse_markdown
-from choir_gateway.channels.telegram.styled import make_plain, plain_text, to_html
+from choir_gateway.channels.formatting.chunks import split_text, utf16_length
+from choir_gateway.channels.formatting.markdown import parse_markdown
+from choir_gateway.channels.formatting.styled import make_plain, plain_text
+from choir_gateway.channels.telegram.html import LIMIT, to_html
 from choir_testing.telegram.markup import render
 
 TEXTS = st.text(st.sampled_from("ab \n😀é"), max_size=400)

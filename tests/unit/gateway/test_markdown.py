@@ -7,9 +7,9 @@ import pytest
 
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import OutboundMessage
-from choir_gateway.channels.telegram.markdown import parse_markdown
+from choir_gateway.channels.formatting.markdown import parse_markdown
+from choir_gateway.channels.telegram.html import to_html
 from choir_gateway.channels.telegram.parts import TextPart, split_message
-from choir_gateway.channels.telegram.styled import to_html
 
 
 def html(text: str) -> str:

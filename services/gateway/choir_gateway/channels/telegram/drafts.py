@@ -15,10 +15,11 @@ from telegram import Bot
 from telegram.error import BadRequest, InvalidToken, RetryAfter, TelegramError
 
 from choir_common.errors import Unavailable
+from choir_gateway.channels.formatting.chunks import split_text
+from choir_gateway.channels.formatting.markdown import parse_markdown
+from choir_gateway.channels.formatting.styled import plain_text
 from choir_gateway.channels.telegram.api_call import RateLimiter, retry_after_s
-from choir_gateway.channels.telegram.chunks import LIMIT, split_text
-from choir_gateway.channels.telegram.markdown import parse_markdown
-from choir_gateway.channels.telegram.styled import plain_text, to_html
+from choir_gateway.channels.telegram.html import LIMIT, to_html
 
 log = structlog.get_logger("choir.gateway.telegram")
 
@@ -127,7 +128,7 @@ class DraftDisplay:
                 draft.visible_text = text
 
     async def _send(self, chat_id: int, draft_id: int, text: str) -> None:
-        styled = split_text(parse_markdown(_newest_part(text)))[-1]
+        styled = split_text(parse_markdown(_newest_part(text)), LIMIT)[-1]
         try:
             await self._bot.send_message_draft(
                 chat_id, draft_id, to_html(styled), parse_mode="HTML"

@@ -20,8 +20,9 @@ from telegram.error import BadRequest, InvalidToken, RetryAfter, TelegramError
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import ChoirError, NotFound, RateLimited, TooLarge, Unavailable
 from choir_common.wire.attachments import Attachment, AttachmentKind
+from choir_gateway.channels.formatting.styled import Styled
 from choir_gateway.channels.telegram.api_call import RefusedError, retry_after_s
-from choir_gateway.channels.telegram.styled import Styled, to_html
+from choir_gateway.channels.telegram.html import to_html
 
 PIECE = 64 * 1024
 DOWNLOAD_READ_TIMEOUT_S = 20.0

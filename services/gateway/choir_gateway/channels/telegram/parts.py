@@ -5,9 +5,16 @@ from dataclasses import dataclass, replace
 
 from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.messages import OutboundMessage
-from choir_gateway.channels.telegram.chunks import CAPTION_LIMIT, LIMIT, split_text, utf16_length
-from choir_gateway.channels.telegram.markdown import parse_markdown
-from choir_gateway.channels.telegram.styled import Styled, TextRun, make_own, make_plain, plain_text
+from choir_gateway.channels.formatting.chunks import split_text, utf16_length
+from choir_gateway.channels.formatting.markdown import parse_markdown
+from choir_gateway.channels.formatting.styled import (
+    Styled,
+    TextRun,
+    make_own,
+    make_plain,
+    plain_text,
+)
+from choir_gateway.channels.telegram.html import CAPTION_LIMIT, LIMIT
 
 REPEATED_LABEL = "(possibly repeated) "
 

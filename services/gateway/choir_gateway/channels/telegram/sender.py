@@ -19,6 +19,8 @@ from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import AttachmentKind, Button
 from choir_common.wire.messages import DeliveryProgress, DeliveryReceipt, OutboundMessage
+from choir_gateway.channels.formatting.chunks import split_text
+from choir_gateway.channels.formatting.styled import make_own, plain_text
 from choir_gateway.channels.telegram.api_call import (
     NO_PREVIEW,
     Call,
@@ -26,8 +28,8 @@ from choir_gateway.channels.telegram.api_call import (
     RefusedError,
     call_telegram,
 )
-from choir_gateway.channels.telegram.chunks import LIMIT, split_text
 from choir_gateway.channels.telegram.files import fetch_file, upload_file
+from choir_gateway.channels.telegram.html import LIMIT, to_html
 from choir_gateway.channels.telegram.parts import (
     REPEATED_LABEL,
     FilePart,
@@ -37,7 +39,6 @@ from choir_gateway.channels.telegram.parts import (
     label_repeated_text,
     split_message,
 )
-from choir_gateway.channels.telegram.styled import make_own, plain_text, to_html
 
 log = structlog.get_logger("choir.gateway.telegram")
 

@@ -1,14 +1,8 @@
-"""Splitting of long texts into messages that Telegram accepts. Pure; called by `sender` and
-`parts`."""
+"""Splitting of long texts into parts of a limited length. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from choir_gateway.channels.telegram.styled import Styled, mark_spans, plain_text, slice_runs
-
-LIMIT = 4096
-"""Maximum length of a message, in UTF-16 units as Telegram counts."""
-CAPTION_LIMIT = 1024
-"""Maximum length of a file's caption, in UTF-16 units."""
+from choir_gateway.channels.formatting.styled import Styled, mark_spans, plain_text, slice_runs
 
 
 def utf16_length(text: str) -> int:
@@ -16,11 +10,12 @@ def utf16_length(text: str) -> int:
     return len(text) + sum(1 for character in text if character > "\uffff")
 
 
-def split_text(runs: Styled, limit: int = LIMIT) -> Sequence[Styled]:
-    """Split at paragraphs, lines or spaces where possible; only blank characters at cuts are lost.
+def split_text(runs: Styled, limit: int) -> Sequence[Styled]:
+    """Split into parts of at most `limit` UTF-16 units, at paragraphs, lines or spaces where possible.
 
-    A marked piece (such as a link) that starts in the later half of a part moves to the next part
-    as a whole. A longer one (a code block) is closed at the cut and opened again.
+    Only blank characters at cuts are lost. A marked piece (such as a link) that starts in the later
+    half of a part moves to the next part as a whole. A longer one (a code block) is closed at the cut
+    and opened again.
     """
     text = plain_text(runs)
     # A marked piece of at most half the limit always fits into the next part.

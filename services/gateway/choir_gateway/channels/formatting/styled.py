@@ -1,12 +1,11 @@
-"""Text with marks (bold, code, links) and its rendering as Telegram's HTML. Pure.
+"""Text with marks (bold, code, links). Pure.
 
-Made by `markdown`, split by `chunks`, sent by `sender`. A run carries all of its marks, so a cut
-between any two characters leaves two valid texts.
+Made by `markdown`, split by `chunks`, rendered and sent by a channel. A run carries all of its marks,
+so a cut between any two characters leaves two valid texts.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Literal
 
 Tag = Literal["b", "i", "s", "code", "pre", "a", "blockquote"]
@@ -48,20 +47,6 @@ def make_own(text: str) -> Styled:
     return (TextRun(text, (TextMark("blockquote", 1),)),) if text else ()
 
 
-def to_html(runs: Styled) -> str:
-    """Return Telegram's HTML; tags are closed in the reverse order of opening."""
-    out: list[str] = []
-    open_marks: list[TextMark] = []
-    for run in runs:
-        shared_count = _shared(open_marks, run.marks)
-        out += [_closing(mark) for mark in reversed(open_marks[shared_count:])]
-        out += [_opening(mark) for mark in run.marks[shared_count:]]
-        open_marks = list(run.marks)
-        out.append(escape(run.text, quote=False))
-    out += [_closing(mark) for mark in reversed(open_marks)]
-    return "".join(out)
-
-
 def slice_runs(runs: Styled, start: int, end: int) -> Styled:
     """Return the characters from `start` to `end` with their marks."""
     pieces: list[TextRun] = []
@@ -85,24 +70,11 @@ def mark_spans(runs: Styled) -> Iterable[tuple[int, int]]:
     return spans.values()
 
 
-def _shared(before: Sequence[TextMark], now: Sequence[TextMark]) -> int:
+def count_shared_marks(before: Sequence[TextMark], now: Sequence[TextMark]) -> int:
+    """Return how many of the outermost marks two runs share."""
     count = 0
     for old, new in zip(before, now, strict=False):
         if old != new:
             break
         count += 1
     return count
-
-
-def _opening(mark: TextMark) -> str:
-    match mark.tag:
-        case "a":
-            return f'<a href="{escape(mark.detail)}">'
-        case "pre" if mark.detail:
-            return f'<pre><code class="language-{escape(mark.detail)}">'
-        case tag:
-            return f"<{tag}>"
-
-
-def _closing(mark: TextMark) -> str:
-    return "</code></pre>" if mark.tag == "pre" and mark.detail else f"</{mark.tag}>"

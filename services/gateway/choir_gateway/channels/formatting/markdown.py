@@ -1,6 +1,6 @@
-"""Parser from a model's Markdown to styled text for Telegram. Pure; called by `parts`.
+"""Parser from a model's Markdown to styled text. Pure.
 
-Elements without a Telegram form become characters: a heading is bold, a list has bullets, a table
+Elements without a form in messages become characters: a heading is bold, a list has bullets, a table
 is a block of aligned columns. A quotation is italic: only Choir's own words are quotations. HTML and
 entities stay as written.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from choir_gateway.channels.telegram.styled import Styled, Tag, TextMark, TextRun, make_plain
+from choir_gateway.channels.formatting.styled import Styled, Tag, TextMark, TextRun, make_plain
 
 # Indented text is not code, `[x]: y` is not an address, dashes below a line are not a heading:
 # models do not mean any of these.
@@ -60,7 +60,7 @@ class _Renderer:
         match token.type:
             case "heading_open" | "blockquote_open":
                 self._separate()
-                # Telegram's quotations are for Choir's own words.
+                # Quotations are for Choir's own words.
                 self._open("b" if token.type == "heading_open" else "i")
             case "heading_close" | "blockquote_close":
                 self._close()
@@ -149,7 +149,7 @@ class _Renderer:
     def _close_link(self) -> None:
         address = self.marks.pop().detail
         if not address.lower().startswith(LINK_SCHEMES):
-            # Telegram does not open such an address, so show it as text.
+            # Messengers do not open such an address, so show it as text.
             self._write(f" ({address})")
 
     def _close(self) -> None:
@@ -161,7 +161,7 @@ class _Renderer:
 
 
 def _allowed_marks(marks: Sequence[TextMark]) -> tuple[TextMark, ...]:
-    """Remove combinations of marks that Telegram rejects, and links that it does not open."""
+    """Remove combinations of marks that messengers reject, and links that they do not open."""
     allowed: list[TextMark] = []
     for mark in marks:
         if mark.tag in {"pre", "code"}:
