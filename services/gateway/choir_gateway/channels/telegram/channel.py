@@ -17,12 +17,12 @@ from choir_common.wire.events import NON_CLOSING_KINDS
 from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.notes import NoteQueue
 from choir_gateway.channels.telegram.activity import ActivityDisplay
 from choir_gateway.channels.telegram.api_call import RateLimiter
 from choir_gateway.channels.telegram.bot import make_bot
 from choir_gateway.channels.telegram.drafts import DraftDisplay
 from choir_gateway.channels.telegram.files import download_file
-from choir_gateway.channels.telegram.notes import NoteQueue
 from choir_gateway.channels.telegram.polling import UpdatePoller
 from choir_gateway.channels.telegram.reactions import MessageAcknowledger
 from choir_gateway.channels.telegram.sender import MessageSender

@@ -17,7 +17,7 @@ from choir_common.clients.control import ControlClient
 from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.messages import ButtonPress, DmBinding, InboundMessage
 from choir_gateway.channels.interface import ConversationDirectory
-from choir_gateway.channels.telegram.notes import NoteQueue
+from choir_gateway.channels.notes import NoteQueue
 from choir_gateway.channels.telegram.reactions import MessageAcknowledger
 from choir_gateway.channels.telegram.update_parser import menu_name, parse_message, parse_press
 

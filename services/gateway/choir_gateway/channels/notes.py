@@ -1,27 +1,33 @@
 """Queue of control's notes to users: the result of a command, or that nobody answers soon.
 
-The notes of a chat are sent in
-order, and neither updates nor other chats wait for them. They are in memory only: the effects of a
-command are durable, and its result can be requested again.
+The notes of a user are sent in order, and neither events nor other users wait for them. They are in memory
+only: the effects of a command are durable, and its result can be requested again.
 """
 
 import asyncio
 from collections import deque
+from typing import Protocol
 
 import structlog
 
-from choir_gateway.channels.telegram.sender import MessageSender
-
-log = structlog.get_logger("choir.gateway.telegram")
+log = structlog.get_logger("choir.gateway")
 
 MAX_PENDING = 50
-"""Per chat. If a user types more commands while Telegram accepts nothing, the later notes are dropped."""
+"""Per user. If more commands are typed while the messenger accepts nothing, the later notes are dropped."""
+
+
+class NoteSender(Protocol):
+    """The sender of a channel."""
+
+    async def send_note(self, user_id: str, text: str) -> None:
+        """Send a note to a user."""
+        ...
 
 
 class NoteQueue:
     """Queues of the pending notes of one bot, by user."""
 
-    def __init__(self, sender: MessageSender) -> None:
+    def __init__(self, sender: NoteSender) -> None:
         self._sender = sender
         self._pending: dict[str, deque[str]] = {}
         self._users: asyncio.Queue[str] = asyncio.Queue()
