@@ -50,6 +50,8 @@ async def run_gateway(
             conversations=conversations,
             console=console,
             spool=spool,
+            # beside the console's files, which are on a volume in containers
+            directory=settings.spool.parent,
         ),
         secrets=secrets.secrets,
     )

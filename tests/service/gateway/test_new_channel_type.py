@@ -39,7 +39,8 @@ ECHO = ChannelProperties(
 async def test_a_new_channel_type_receives_and_sends_messages(
     nats: EmbeddedNats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ValidationError, match="Input should be 'telegram', 'console' or 'webhook'"):
+    expected = "Input should be 'telegram', 'discord', 'console' or 'webhook'"
+    with pytest.raises(ValidationError, match=expected):
         GatewayConfig.model_validate({"type": "echo"})
     monkeypatch.setitem(CHANNEL_TYPES, "echo", ECHO)
     assert GatewayConfig.model_validate({"type": "echo"}).channel is ECHO
@@ -62,6 +63,7 @@ async def test_a_new_channel_type_receives_and_sends_messages(
             conversations=conversations,
             console=console,
             spool=spool,
+            directory=tmp_path,
         )
         echo = factories["echo"] = EchoChannelFactory(control, conversations)
         registry = ChannelRegistry(
@@ -98,6 +100,7 @@ def test_each_channel_type_has_a_factory(tmp_path: Path) -> None:
         conversations=ConversationDirectory(),
         console=ConsoleChannel(control, spool, files),
         spool=spool,
+        directory=tmp_path,
     )
     assert factories.keys() == CHANNEL_TYPES.keys(), (
         "give each type a row in choir_common/wire/channel_types.py and "

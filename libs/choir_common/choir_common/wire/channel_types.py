@@ -43,6 +43,15 @@ CHANNEL_TYPES: dict[str, ChannelProperties] = {
         uses_choir_api=False,
         is_idempotent=False,
     ),
+    "discord": ChannelProperties(
+        label="Discord",
+        needs_token=True,
+        needs_address=False,
+        has_webhook=False,
+        has_reactions=False,
+        uses_choir_api=False,
+        is_idempotent=False,
+    ),
     "console": ChannelProperties(
         label="the console",
         needs_token=False,

@@ -188,7 +188,7 @@ class WebhookConfig(WireModel):
 
 
 class GatewayConfig(WireModel):
-    """A channel instance: a Telegram bot, a program behind a webhook, or the console."""
+    """A channel instance: a Telegram or Discord bot, a program behind a webhook, or the console."""
 
     type: ChannelType
     """The type of channel."""
@@ -196,8 +196,8 @@ class GatewayConfig(WireModel):
     """The name of the secret with the bot's token, or with the key of a webhook's signatures; the console has
     none."""
     api_url: str | None = None
-    """`telegram`: base URL of the Bot API; only needed for a self-hosted Bot API server. `webhook`: the
-    address that gets the messages."""
+    """Of a bot: base URL of its API; only needed for another server, such as a self-hosted Bot API server. Of
+    a webhook: the address that gets the messages."""
     webhook: WebhookConfig | None = None
     """Use a webhook for a Telegram bot. Without it the gateway polls for updates, which needs no public
     address."""
@@ -222,7 +222,8 @@ class DmConfig(WireModel):
     gateway: Name
     """A name in `gateways`."""
     user_id: str
-    """The user's id on that channel; Telegram's are numbers, as text. A webhook's program chooses them."""
+    """The user's id on that channel; Telegram's and Discord's are numbers, as text. A webhook's program
+    chooses them."""
     admin: bool = False
     """Whether this user may decide approvals and give admin commands."""
     timezone: TimeZone | None = None

@@ -1,0 +1,144 @@
+"""One Discord bot: receives direct messages, sends messages and files."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import discord
+import httpx2
+
+from choir_common.clients.control import ControlClient, OutboxFilesClient
+from choir_common.errors import NotFound
+from choir_common.http.client import make_client
+from choir_common.wire.activity import DmActivity
+from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
+from choir_common.wire.operator import ComponentStatus
+from choir_gateway.channels.discord.activity import DiscordActivityDisplay
+from choir_gateway.channels.discord.client import PUBLIC_API, DiscordClient
+from choir_gateway.channels.discord.connection import GatewayConnection
+from choir_gateway.channels.discord.files import download_file
+from choir_gateway.channels.discord.message_calls import MessageCalls
+from choir_gateway.channels.discord.read_marks import ReadMarkStore
+from choir_gateway.channels.discord.receiver import MessageReceiver
+from choir_gateway.channels.discord.sender import DiscordSender
+from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.notes import NoteQueue
+
+HEARTBEAT_TIMEOUT_S = 60.0
+"""A connection that was silent for so long is dead; Discord answers a heartbeat every 41 s."""
+
+
+class DiscordChannel:
+    """A bot and the parts that handle its traffic."""
+
+    def __init__(
+        self,
+        gateway: GatewayBinding,
+        *,
+        client: DiscordClient,
+        token: str,
+        downloads: httpx2.AsyncClient,
+        marks: ReadMarkStore,
+        control: ControlClient,
+        files: OutboxFilesClient,
+        conversations: ConversationDirectory,
+    ) -> None:
+        self._name = gateway.name
+        self._client = client
+        self._downloads = downloads
+        calls = MessageCalls(client)
+        self._sender = DiscordSender(calls, control=control, files=files)
+        self._notes = NoteQueue(self._sender)
+        self._activity = DiscordActivityDisplay(calls, control, gateway.name)
+        self._connection = GatewayConnection(client, token, gateway.name)
+        self._receiver = MessageReceiver(
+            client,
+            gateway.name,
+            control=control,
+            conversations=conversations,
+            notes=self._notes,
+            marks=marks,
+        )
+        for handler in (
+            self.on_connect,
+            self.on_resumed,
+            self.on_message,
+            self.on_raw_message_edit,
+            self.on_interaction,
+        ):
+            client.event(handler)
+
+    async def run(self) -> None:
+        """Receive messages until cancelled."""
+        async with self._downloads, asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._receiver.run())
+            tasks.create_task(self._activity.run())
+            tasks.create_task(self._notes.run())
+            tasks.create_task(self._connection.run(self._receiver))
+
+    async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:
+        """Send a message with its files to a user; raises as DiscordSender.deliver does."""
+        return await self._sender.deliver(message, user_id)
+
+    def show(self, activity: DmActivity, user_id: str) -> None:
+        """Show an agent's activity; returns at once."""
+        if user_id.isdecimal():
+            self._activity.show(activity, user_id)
+
+    def open_file(self, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Yield the bytes of a file that a user sent; raises as `download_file` does."""
+        return download_file(self._client, self._downloads, ref)
+
+    async def take_update(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Raise NotFound: Discord sends messages over the bot's own connection."""
+        raise NotFound(f"The bot {self._name!r} has no webhook.")
+
+    def state(self) -> ComponentStatus:
+        """Return the bot's state, with the reason if it receives no messages."""
+        return ComponentStatus(name=self._name, ok=True, detail=self._connection.error or "")
+
+    async def on_connect(self) -> None:
+        """Read what was missed, at the start of a session."""
+        self._connection.note_session()
+        self._receiver.take_session()
+
+    async def on_resumed(self) -> None:
+        """Note that the session goes on; Discord repeats what was missed."""
+        self._connection.note_session()
+
+    async def on_message(self, message: discord.Message) -> None:
+        """Take a new message."""
+        self._receiver.take_message(message)
+
+    async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
+        """Take an edited message."""
+        self._receiver.take_message(event.message)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        """Take the press of a button."""
+        await self._receiver.take_interaction(interaction)
+
+
+def make_discord_channel(
+    gateway: GatewayBinding,
+    *,
+    token: str,
+    directory: Path,
+    control: ControlClient,
+    files: OutboxFilesClient,
+    conversations: ConversationDirectory,
+    heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S,
+) -> DiscordChannel:
+    """Return the channel of a configured bot; `directory` is for the read marks."""
+    api = (gateway.api_url or PUBLIC_API).rstrip("/")
+    return DiscordChannel(
+        gateway,
+        client=DiscordClient(api, heartbeat_timeout_s),
+        token=token,
+        downloads=make_client(api),
+        marks=ReadMarkStore(directory / f"{gateway.name}.json"),
+        control=control,
+        files=files,
+        conversations=conversations,
+    )
