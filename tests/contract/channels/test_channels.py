@@ -13,12 +13,14 @@ from choir_common.wire.attachments import Button
 from choir_common.wire.channel_types import CHANNEL_TYPES
 from choir_common.wire.messages import EditTarget, OutboundMessage
 from tests.contract.channels.console_harness import ConsoleHarness
+from tests.contract.channels.discord_harness import DiscordHarness
 from tests.contract.channels.harness import ChannelHarness, Failure
 from tests.contract.channels.telegram_harness import TelegramHarness
 from tests.contract.channels.webhook_harness import WebhookHarness
 
 HARNESSES: dict[str, type[ChannelHarness]] = {
     "telegram": TelegramHarness,
+    "discord": DiscordHarness,
     "console": ConsoleHarness,
     "webhook": WebhookHarness,
 }

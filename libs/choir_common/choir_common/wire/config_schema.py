@@ -14,6 +14,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from choir_common.wire import (
+    channel_config,
     config,
     config_parts,
     memory_config,
@@ -148,7 +149,16 @@ def _when(path: tuple[str, ...]) -> str:
 def _texts() -> dict[str, dict[str, str]]:
     """Return the attribute docstring of each field, by class and field."""
     docstrings: dict[str, dict[str, str]] = {}
-    for module in (config, config_parts, memory_config, model_config, money, policy, speech_config):
+    for module in (
+        channel_config,
+        config,
+        config_parts,
+        memory_config,
+        model_config,
+        money,
+        policy,
+        speech_config,
+    ):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 docstrings[node.name] = dict(_texts_of(node))
