@@ -47,14 +47,15 @@ DESCRIPTION = (
 )
 _WORDS: JsonObject = {"type": "array", "items": {"type": "string"}}
 _TIME: JsonObject = {"type": "string", "description": "ISO date or time"}
-_DAYS: JsonObject = {"type": "integer", "minimum": 0}
+_DAYS: JsonObject = {"type": "integer"}
+# Without bounds, which memory checks: every prompt contains this.
 PROPERTIES: JsonObject = {
     "store": {"type": "string", "enum": ["working", "session", "knowledge"]},
     "mode": {
         "type": "string",
         "enum": ["semantic", "text", "session_detail", "keyword", "hash"],
     },
-    "query": {"type": "string", "maxLength": 10_000},
+    "query": {"type": "string"},
     "session_id": {"type": "string"},
     "since": _TIME,
     "until": _TIME,
@@ -67,7 +68,7 @@ PROPERTIES: JsonObject = {
     },
     "grain": {"type": "string", "enum": ["day", "week", "month", "quarter", "year"]},
     "collection": {"type": "string"},
-    "min_trust": {"type": "integer", "minimum": 0, "maximum": 100},
+    "min_trust": {"type": "integer"},
     "tags": {"type": "object", "description": "what the metadata must contain"},
     "scopes": {**_WORDS, "description": "one of these in metadata.scope, or none"},
     "include": {
@@ -76,10 +77,10 @@ PROPERTIES: JsonObject = {
     },
     "min_score": {"type": "number", "description": "0.5: relevant, 0: all"},
     "context": {"type": "boolean"},
-    "after": {"type": "integer", "minimum": 0},
+    "after": {"type": "integer"},
     "target_agent": {"type": "string", "pattern": NAME_PATTERN},
-    "limit": {"type": "integer", "minimum": 1, "maximum": 50},
-    "budget_tokens": {"type": "integer", "minimum": 50, "maximum": 100_000},
+    "limit": {"type": "integer"},
+    "budget_tokens": {"type": "integer"},
 }
 WORKING_ARGUMENTS = frozenset({"store", "mode", "query", "after", "limit"})
 """Arguments that the store `working` accepts."""

@@ -11,27 +11,20 @@ from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_common.eventlog.tool_results import OWN_OUTPUT, TOOL_OUTPUT
 from choir_common.wire.model import JsonObject
-from choir_common.wire.schedules import MAX_SCHEDULE_TEXT
 
 TIMEOUT_MS = 20_000
 ASK_USER = "ask_user"
 _ASK: JsonObject = {"type": "boolean"}
-_TEXT: JsonObject = {"type": "string", "minLength": 1, "maxLength": MAX_SCHEDULE_TEXT}
-_TIMING: JsonObject = {"type": "string", "enum": ["in", "at", "every", "cron"]}
-_VALUE: JsonObject = {"type": "string", "minLength": 1, "maxLength": 200}
-_RULES: JsonObject = {
-    "zone": {"type": "string"},
-    "catch_up": {"type": "string", "enum": ["once", "skip", "all"]},
-    "overlap": {"type": "string", "enum": ["skip", "wait", "allow"]},
-}
-_ID: JsonObject = {"type": "integer", "minimum": 1}
+# Without lengths, which the host checks: every prompt contains these schemas.
+_TEXT: JsonObject = {"type": "string"}
+_ID: JsonObject = {"type": "integer"}
 
 CREATE_MANIFEST = ToolManifest(
     LlmView(
         name="choir.schedule.create",
         description=(
             "Do something later: `remind` sends the user the text word for word, `prompt` gives it to you, "
-            "`job` to a core job, `skill` to a core job in that skill. "
+            "`job` to a core job, `skill` to one in that skill. "
             "timing and value: in 5m; at 08:00 or 2026-12-24 18:00; every 1d; cron 0 8 * * MON-FRI."
         ),
         parameters={
@@ -40,9 +33,9 @@ CREATE_MANIFEST = ToolManifest(
                 "kind": {"type": "string", "enum": ["remind", "prompt", "job", "skill"]},
                 "text": _TEXT,
                 "skill": {"type": "string"},
-                "timing": _TIMING,
-                "value": _VALUE,
-                **_RULES,
+                "timing": {"type": "string", "enum": ["in", "at", "every", "cron"]},
+                "value": _TEXT,
+                "zone": {"type": "string"},
                 ASK_USER: _ASK,
             },
             "required": ["kind", "text", "timing", "value"],
@@ -78,16 +71,15 @@ LIST_MANIFEST = ToolManifest(
 UPDATE_MANIFEST = ToolManifest(
     LlmView(
         name="choir.schedule.update",
-        description="Change, pause or resume one.",
+        description="Change one.",
         parameters={
             "type": "object",
             "properties": {
                 "schedule_id": _ID,
                 "state": {"type": "string", "enum": ["active", "paused"]},
                 "text": _TEXT,
-                "timing": _TIMING,
-                "value": _VALUE,
-                **_RULES,
+                "timing": _TEXT,
+                "value": _TEXT,
                 ASK_USER: _ASK,
             },
             "required": ["schedule_id"],
