@@ -78,6 +78,15 @@ async def test_without_query_and_session_it_is_said_what_is_missing(
     assert not stand_in.host_calls
 
 
+@pytest.mark.parametrize("limit", [-1, 0, 51, 10**9])
+async def test_this_session_is_read_within_the_limits_of_memory(
+    stand_in: ControlStandIn, limit: int
+) -> None:
+    for more in ({}, {"query": "words"}):
+        with pytest.raises(ToolFailed, match="1 to 50"):
+            await run(stand_in, told(2), store="working", limit=limit, **more)
+
+
 async def test_summaries_are_listed_by_grain_and_age_without_a_query(
     stand_in: ControlStandIn,
 ) -> None:

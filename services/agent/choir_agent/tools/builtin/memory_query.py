@@ -32,6 +32,8 @@ from choir_common.wire.model import JsonObject
 
 TIMEOUT_MS = 20_000
 DEFAULT_LIMIT = 10
+MAX_LIMIT = 50
+"""As in a search of memory."""
 
 DESCRIPTION = (
     "Search memory: look here before you say you do not know. store `session`: what was said and done in "
@@ -222,7 +224,11 @@ def _reading(arguments: JsonObject) -> JsonObject:
 
 
 def _limit_of(arguments: JsonObject) -> int:
-    return _parse_int(arguments, "limit") or DEFAULT_LIMIT
+    """Return the number of hits of a search in this session. Raises ToolFailed above memory's limit."""
+    limit = _parse_int(arguments, "limit")
+    if limit is not None and not 1 <= limit <= MAX_LIMIT:
+        raise ToolFailed("bad_input", f"`limit` must be 1 to {MAX_LIMIT}.")
+    return limit or DEFAULT_LIMIT
 
 
 def _parse_int(arguments: JsonObject, name: str) -> int | None:
