@@ -15,7 +15,7 @@ from choir_common.wire.model import JsonObject
 TIMEOUT_MS = 20_000
 ASK_USER = "ask_user"
 _ASK: JsonObject = {"type": "boolean"}
-# Without lengths, which the host checks: every prompt contains these schemas.
+# Without lengths and values, which the host checks: every prompt contains these schemas.
 _TEXT: JsonObject = {"type": "string"}
 _ID: JsonObject = {"type": "integer"}
 
@@ -23,9 +23,9 @@ CREATE_MANIFEST = ToolManifest(
     LlmView(
         name="choir.schedule.create",
         description=(
-            "Do something later: `remind` sends the user the text word for word, `prompt` gives it to you, "
-            "`job` to a core job, `skill` to one in that skill. "
-            "timing and value: in 5m; at 08:00 or 2026-12-24 18:00; every 1d; cron 0 8 * * MON-FRI."
+            "Do something later: `remind` sends the text word for word, `prompt` gives it to you, "
+            "`job` to a job, `skill` to one in that skill. "
+            "timing, value: in 5m; at 08:00 or 2026-12-24 18:00; every 1d; cron 0 8 * * MON-FRI."
         ),
         parameters={
             "type": "object",
@@ -33,9 +33,9 @@ CREATE_MANIFEST = ToolManifest(
                 "kind": {"type": "string", "enum": ["remind", "prompt", "job", "skill"]},
                 "text": _TEXT,
                 "skill": {"type": "string"},
-                "timing": {"type": "string", "enum": ["in", "at", "every", "cron"]},
+                "timing": _TEXT,
                 "value": _TEXT,
-                "zone": {"type": "string"},
+                "zone": _TEXT,
                 ASK_USER: _ASK,
             },
             "required": ["kind", "text", "timing", "value"],
@@ -80,6 +80,7 @@ UPDATE_MANIFEST = ToolManifest(
                 "text": _TEXT,
                 "timing": _TEXT,
                 "value": _TEXT,
+                "zone": _TEXT,
                 ASK_USER: _ASK,
             },
             "required": ["schedule_id"],
