@@ -8,6 +8,7 @@ import aiohttp
 import discord
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_gateway.channels.file_transfer import RefusedError
 
 # Discord's codes of errors: https://docs.discord.com/developers/topics/opcodes-and-status-codes
 UNKNOWN_CHANNEL = 10003
@@ -36,14 +37,12 @@ BAN_PAUSE_S = 60.0
 ApiCall = Callable[[], Awaitable[Any]]
 
 
-class DiscordRefusedError(Exception):
-    """A permanent refusal by Discord; `blocks_user`: of all messages to this user, not only of this one."""
+class DiscordRefusedError(RefusedError):
+    """A permanent refusal by Discord, with its error code."""
 
     def __init__(self, text: str, *, code: int = 0, blocks_user: bool = False) -> None:
-        super().__init__(text)
-        self.text = text
+        super().__init__(text, blocks_user=blocks_user)
         self.code = code
-        self.blocks_user = blocks_user
 
 
 async def call_discord(call: ApiCall, deadline: float) -> Any:

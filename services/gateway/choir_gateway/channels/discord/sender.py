@@ -15,8 +15,7 @@ import structlog
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.messages import DeliveryProgress, DeliveryReceipt, OutboundMessage
-from choir_gateway.channels.discord.api_call import DiscordRefusedError
-from choir_gateway.channels.discord.files import fetch_file
+from choir_gateway.channels.discord.files import fetch_upload
 from choir_gateway.channels.discord.message_calls import MessageCalls, make_nonce
 from choir_gateway.channels.discord.parts import (
     MessagePart,
@@ -24,6 +23,7 @@ from choir_gateway.channels.discord.parts import (
     split_message,
     split_note,
 )
+from choir_gateway.channels.file_transfer import RefusedError
 
 log = structlog.get_logger("choir.gateway.discord")
 
@@ -108,7 +108,7 @@ class DiscordSender:
             try:
                 if not delivery.is_complete:
                     await self._resume(delivery, message, user_id)
-            except DiscordRefusedError as refusal:
+            except RefusedError as refusal:
                 return DeliveryReceipt(
                     outbox_id=message.outbox_id, status="undeliverable", detail=refusal.text
                 )
@@ -122,7 +122,7 @@ class DiscordSender:
         try:
             for part in split_note(text):
                 await self._send_note_part(user_id, part, secrets.token_hex(12), deadline)
-        except (Unavailable, DiscordRefusedError) as error:
+        except (Unavailable, RefusedError) as error:
             log.warning("note not sent", error=str(error))
 
     async def _send_note_part(
@@ -197,7 +197,7 @@ class DiscordSender:
             return await self._report_lost_file(part, target, why)
         async with self._slots:
             try:
-                async with fetch_file(self._files, outbox_id, part.file) as spool:
+                async with fetch_upload(self._files, outbox_id, part.file) as spool:
                     return await self._calls.send(
                         target.user_id,
                         part,
@@ -210,7 +210,7 @@ class DiscordSender:
                 # Cancelled means that it took longer than control waits.
                 delivery.unknown_outcomes += 1
                 raise
-            except DiscordRefusedError as refusal:
+            except RefusedError as refusal:
                 if refusal.blocks_user:
                     raise
                 return await self._report_lost_file(part, target, refusal.text)
@@ -228,7 +228,7 @@ class DiscordSender:
         """Edit an earlier message; return False if a new one must be sent instead."""
         try:
             await self._calls.edit(target.user_id, message_id, part, deadline=target.deadline)
-        except DiscordRefusedError as refusal:
+        except RefusedError as refusal:
             if refusal.blocks_user:
                 raise
             # A message that was deleted is sent again.

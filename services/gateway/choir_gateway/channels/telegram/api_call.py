@@ -21,6 +21,7 @@ from telegram.error import (
 )
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_gateway.channels.file_transfer import RefusedError
 
 # Five at once, then 25 a second: at most 30 in any second.
 BOT_BURST, BOT_WINDOW_S = 5, 0.2
@@ -69,15 +70,6 @@ class RateLimiter:
                 self._chats.popitem(last=False)
         self._chats.move_to_end(chat)
         return self._chats[chat]
-
-
-class RefusedError(Exception):
-    """A permanent refusal by Telegram; `blocks_user`: of all messages to this user, not only of this one."""
-
-    def __init__(self, text: str, *, blocks_user: bool = False) -> None:
-        super().__init__(text)
-        self.text = text
-        self.blocks_user = blocks_user
 
 
 async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: float) -> str | None:

@@ -1,14 +1,6 @@
-"""Transfer of files: downloads from Telegram for `channel`, and uploads to it for `sender`.
-
-A user's file is a stream. The bot's token is part of its address, so no error message may contain the
-address.
-
-An agent's file is stored in a temporary file first: 50 MB are too much for memory, and a call that is
-retried sends the file again.
-"""
+"""Transfer of files: downloads from Telegram for `channel`, and uploads to it for `sender`."""
 
 import contextlib
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import IO
 
@@ -18,14 +10,13 @@ from telegram.constants import FileSizeLimit
 from telegram.error import BadRequest, InvalidToken, RetryAfter, TelegramError
 
 from choir_common.clients.control import OutboxFilesClient
-from choir_common.errors import ChoirError, NotFound, RateLimited, TooLarge, Unavailable
+from choir_common.errors import NotFound, RateLimited, TooLarge, Unavailable
 from choir_common.wire.attachments import Attachment, AttachmentKind
+from choir_gateway.channels.file_transfer import RefusedError, fetch_file, stream_file
 from choir_gateway.channels.formatting.styled import Styled
-from choir_gateway.channels.telegram.api_call import RefusedError, retry_after_s
+from choir_gateway.channels.telegram.api_call import retry_after_s
 from choir_gateway.channels.telegram.html import to_html
 
-PIECE = 64 * 1024
-DOWNLOAD_READ_TIMEOUT_S = 20.0
 # Telegram processes a file before it responds, which takes some time.
 UPLOAD_READ_TIMEOUT_S = 30.0
 UPLOAD_WRITE_TIMEOUT_S = 30.0
@@ -40,19 +31,8 @@ async def download_file(
     Raises NotFound if Telegram no longer has it, TooLarge above Telegram's 20 MB, RateLimited,
     Unavailable.
     """
-    address = await _address(bot, ref)
-    try:
-        async with client.stream("GET", address, timeout=DOWNLOAD_READ_TIMEOUT_S) as answer:
-            if answer.status_code == httpx2.codes.NOT_FOUND:
-                raise NotFound("Telegram no longer has this file.")
-            if answer.is_error:
-                raise Unavailable(
-                    f"Telegram returned status {answer.status_code} instead of the file."
-                )
-            yield answer.aiter_bytes(PIECE)
-    except httpx2.HTTPError as error:
-        # `from None`: the library's message contains the address.
-        raise Unavailable(f"The connection to Telegram failed ({type(error).__name__}).") from None
+    async with stream_file(client, await _address(bot, ref), "Telegram") as pieces:
+        yield pieces
 
 
 async def _address(bot: Bot, ref: str) -> str:
@@ -76,26 +56,17 @@ async def _address(bot: Bot, ref: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def fetch_file(
+async def fetch_upload(
     files: OutboxFilesClient, outbox_id: int, attachment: Attachment
 ) -> AsyncIterator[IO[bytes]]:
-    """Yield the file, downloaded from control; it is deleted at the end of the block.
-
-    Raises RefusedError if there is nothing to send, Unavailable if control may be asked again.
-    """
-    with tempfile.TemporaryFile() as spool:
-        try:
-            async with files.open(outbox_id, attachment.ref) as pieces:
-                async for piece in pieces:
-                    spool.write(piece)
-                    if spool.tell() > FileSizeLimit.FILESIZE_UPLOAD:
-                        raise RefusedError("Telegram limits bot uploads to 50 MB")
-        except (NotFound, TooLarge) as error:
-            raise RefusedError(error.message) from error
-        except Unavailable:
-            raise
-        except ChoirError as error:
-            raise Unavailable(f"Control did not return the file: {error.message}") from error
+    """Yield an agent's file for an upload; raises as `fetch_file`, and RefusedError for an empty file."""
+    async with fetch_file(
+        files,
+        outbox_id,
+        attachment,
+        max_bytes=FileSizeLimit.FILESIZE_UPLOAD,
+        limit="Telegram limits bot uploads to 50 MB",
+    ) as spool:
         if spool.tell() == 0:
             raise RefusedError("it is empty")
         yield spool

@@ -19,16 +19,16 @@ from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import AttachmentKind, Button
 from choir_common.wire.messages import DeliveryProgress, DeliveryReceipt, OutboundMessage
+from choir_gateway.channels.file_transfer import RefusedError
 from choir_gateway.channels.formatting.chunks import split_text
 from choir_gateway.channels.formatting.styled import make_own, plain_text
 from choir_gateway.channels.telegram.api_call import (
     NO_PREVIEW,
     Call,
     RateLimiter,
-    RefusedError,
     call_telegram,
 )
-from choir_gateway.channels.telegram.files import fetch_file, upload_file
+from choir_gateway.channels.telegram.files import fetch_upload, upload_file
 from choir_gateway.channels.telegram.html import LIMIT, to_html
 from choir_gateway.channels.telegram.parts import (
     REPEATED_LABEL,
@@ -295,7 +295,7 @@ class MessageSender:
                 self._bot, int(target.chat), attachment, kind, spool, part.caption, target.reply
             )
 
-        async with fetch_file(self._files, outbox_id, attachment) as spool:
+        async with fetch_upload(self._files, outbox_id, attachment) as spool:
             if attachment.kind != "document":
                 try:
                     return await self._call(call(attachment.kind), target)
