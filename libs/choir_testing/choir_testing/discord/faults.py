@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from choir_testing.faults import Delay as Delay
+from choir_testing.faults import DisconnectAfter as DisconnectAfter
+from choir_testing.faults import DisconnectBefore as DisconnectBefore
+from choir_testing.faults import NoFault as NoFault
+
 
 @dataclass(frozen=True, slots=True)
 class TooManyRequests:
@@ -23,28 +28,6 @@ class ErrorResponse:
     status: int
     code: int = 0
     message: str = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class DisconnectBefore:
-    """Cut the connection without running the call."""
-
-
-@dataclass(frozen=True, slots=True)
-class DisconnectAfter:
-    """Run the call, then cut the connection before the response: the outcome is unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """Respond normally, but only after `seconds`."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class NoFault:
-    """Respond normally, so that a script can fail the third call and not the first two."""
 
 
 Fault = TooManyRequests | ErrorResponse | DisconnectBefore | DisconnectAfter | Delay | NoFault

@@ -5,6 +5,11 @@ Tests pass these to `FakeTelegram.script`; `server` applies one per call, in ord
 
 from dataclasses import dataclass
 
+from choir_testing.faults import Delay as Delay
+from choir_testing.faults import DisconnectAfter as DisconnectAfter
+from choir_testing.faults import DisconnectBefore as DisconnectBefore
+from choir_testing.faults import NoFault as NoFault
+
 
 @dataclass(frozen=True, slots=True)
 class TooManyRequests:
@@ -19,28 +24,6 @@ class ErrorResponse:
 
     status: int
     description: str
-
-
-@dataclass(frozen=True, slots=True)
-class DisconnectBefore:
-    """Cut the connection without running the method."""
-
-
-@dataclass(frozen=True, slots=True)
-class DisconnectAfter:
-    """Run the method, then cut the connection before the response: the outcome is unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """Respond normally, but only after `seconds`."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class NoFault:
-    """Respond normally, so that a script can fail the third call and not the first two."""
 
 
 Fault = TooManyRequests | ErrorResponse | DisconnectBefore | DisconnectAfter | Delay | NoFault
