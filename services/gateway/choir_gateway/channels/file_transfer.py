@@ -64,8 +64,8 @@ async def fetch_file(
 ) -> AsyncIterator[IO[bytes]]:
     """Yield an agent's file, downloaded from control; it is deleted at the end of the block.
 
-    `limit` says in words what `max_bytes` is. Raises RefusedError if there is nothing to send, Unavailable if
-    control may be asked again.
+    `limit` is the text of the refusal above `max_bytes`. Raises RefusedError if there is nothing to send,
+    Unavailable if control may be asked again.
     """
     with tempfile.TemporaryFile() as spool:
         try:

@@ -59,7 +59,7 @@ async def _address(bot: Bot, ref: str) -> str:
 async def fetch_upload(
     files: OutboxFilesClient, outbox_id: int, attachment: Attachment
 ) -> AsyncIterator[IO[bytes]]:
-    """Yield an agent's file for an upload; raises as `fetch_file`, and RefusedError for an empty file."""
+    """Yield an agent's file for an upload; raises as `fetch_file`, and RefusedError if it is empty."""
     async with fetch_file(
         files,
         outbox_id,
