@@ -41,3 +41,10 @@ def is_core(lane: str) -> bool:
 def edge_lane_of(lane: str) -> str:
     """Return an edge lane itself, and for every other lane the one of the home conversation."""
     return lane if is_edge(lane) else EDGE_LANE
+
+
+def dm_of(lane: str, home_dm: str) -> str | None:
+    """Return the conversation of an edge lane, or None for any other lane."""
+    if lane == EDGE_LANE:
+        return home_dm
+    return lane.removeprefix(EDGE_LANE_PREFIX) if lane.startswith(EDGE_LANE_PREFIX) else None

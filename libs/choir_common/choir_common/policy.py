@@ -32,6 +32,8 @@ class DestinationArguments:
     urls: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     """Mail addresses, or lists of them."""
+    conversations: tuple[str, ...] = ()
+    """Names of the agent's conversations."""
     is_open: bool = False
     """Whether it can contact hosts that its arguments do not name."""
 
@@ -40,8 +42,11 @@ BUILT_IN: Mapping[str, DestinationArguments] = {
     "choir.exec": DestinationArguments(is_open=True),
     "choir.web.browse": DestinationArguments(urls=("url",)),
     "choir.email.send": DestinationArguments(addresses=("to", "cc", "bcc")),
+    "choir.message.send": DestinationArguments(conversations=("conversation",)),
 }
 """Built-in tools that contact what the model chooses. The browser's proxy checks where a page leads on."""
+CONVERSATION_PREFIX = "dm:"
+"""Before the name of a conversation among recipients. It is no part of a mail address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class Destinations:
 
     hosts: tuple[str, ...] = ()
     recipients: tuple[str, ...] = ()
+    """Mail addresses, and conversations as `dm:NAME`."""
     is_open: bool = False
     """Whether it can contact others, too."""
     is_unclear: bool = False
@@ -72,7 +78,8 @@ class PolicyCall:
     spent_usd: Decimal | None = None
     """What the agent has spent today; None if that is not known."""
     known_recipients: tuple[str, ...] = ()
-    """Mail addresses that the user named, or to which mail was sent before."""
+    """Mail addresses that the user named, or to which mail was sent before, and conversations of the same
+    person."""
 
 
 def has_money_rules(rules: Iterable[PolicyRule]) -> bool:
@@ -91,7 +98,9 @@ def find_destinations(tool: str, arguments: JsonObject, *, has_network: bool) ->
     sources = BUILT_IN.get(tool, DestinationArguments(is_open=has_network))
     urls = [text for name in sources.urls for text in _texts(arguments.get(name))]
     lines = [text for name in sources.addresses for text in _texts(arguments.get(name))]
+    names = [text for name in sources.conversations for text in _texts(arguments.get(name))]
     hosts, recipients = [_host(url) for url in urls], [_recipients(line) for line in lines]
+    recipients += [[f"{CONVERSATION_PREFIX}{name}"] for name in names]
     return Destinations(
         hosts=_distinct(host for host in hosts if host is not None),
         recipients=_distinct(address for group in recipients for address in group or ()),
@@ -105,9 +114,16 @@ MAIL_RULE = PolicyRule(
     tools=("choir.email.send",),
     why="Mail to new recipients: nobody has named them here, and no rule in `policy` allows them.",
 )
-"""Applies unless all recipients are known."""
+CONVERSATION_RULE = PolicyRule(
+    action="ask",
+    tools=("choir.message.send",),
+    arguments={"conversation": "*"},
+    why="The message goes to a conversation that is not known to be of the same person alone.",
+)
+RULES_ON_RECIPIENTS = (MAIL_RULE, CONVERSATION_RULE)
+"""They apply unless all recipients are known."""
 DEFAULT_RULES: Sequence[PolicyRule] = (
-    MAIL_RULE,
+    *RULES_ON_RECIPIENTS,
     PolicyRule(
         action="ask",
         tools=("choir.exec",),
@@ -136,7 +152,7 @@ def decide(
                 names_destinations=bool(rule.hosts or rule.recipients),
             )
     for rule in DEFAULT_RULES:
-        if rule is MAIL_RULE and _knows_recipients(call):
+        if rule in RULES_ON_RECIPIENTS and _knows_recipients(call):
             continue
         if not unmet_conditions(rule, call, now):
             return PolicyDecision(action=rule.action, source="default", why=rule.why)
@@ -196,7 +212,8 @@ def _reaches(
     """Return whether a condition on destinations holds: for `allow` no other destination may remain."""
     if not patterns:
         return True
-    lower = [pattern.lower() for pattern in patterns]
+    # Only the names of conversations have upper case.
+    lower = [p if p.startswith(CONVERSATION_PREFIX) else p.lower() for p in patterns]
     matches = [_matches(text, lower) for text in texts]
     destinations = call.destinations
     if rule.action == "allow":

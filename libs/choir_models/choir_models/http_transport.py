@@ -17,7 +17,7 @@ from choir_models.provider_errors import shorten
 MAX_BODY = 16 << 20
 """Maximum bytes of a response. A completion has a few kilobytes; an endless response would exhaust
 memory."""
-LIMITS = httpx2.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=60.0)
+LIMITS = httpx2.Limits(max_connections=128, max_keepalive_connections=8, keepalive_expiry=60.0)
 CONNECT_S = 10.0
 GZIP = zlib.MAX_WBITS | 16
 UNPACK_CHUNK = 1 << 20

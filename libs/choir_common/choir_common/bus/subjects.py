@@ -28,6 +28,16 @@ def press_button() -> str:
     return "choir.control.inbox.press"
 
 
+def request_pairing() -> str:
+    """gateway → control: RequestPairing → PairingOffer; an unknown user has written."""
+    return "choir.control.pairing.request"
+
+
+def offer_mail() -> str:
+    """gateway → control: MailOffer → MailDecision; what triggers take is stored."""
+    return "choir.control.triggers.mail"
+
+
 def store_card() -> str:
     """gateway → control: CardMessage → Nothing; later Cards carry the stored message id."""
     return "choir.control.cards.keep"
@@ -246,7 +256,8 @@ def _routes(
 
 ROUTES: tuple[Route, ...] = (
     *_routes("gateway", "control", accept_message, press_button, store_card, store_progress),
-    *_routes("gateway", "control", read_history, read_channels),
+    *_routes("gateway", "control", read_history, read_channels, request_pairing),
+    *_routes("gateway", "control", offer_mail),
     *_routes("memory", "control", read_memory_settings, report_usage),
     *_routes("memory", "control", reserve_money, release_money),
     *_routes(

@@ -33,6 +33,8 @@ from choir_common.wire.money import (
     ReserveForMemory,
     UsageReports,
 )
+from choir_common.wire.pairing import PairingOffer, RequestPairing
+from choir_common.wire.triggers import MailDecision, MailOffer
 
 TIMEOUT_S = 5.0
 
@@ -51,6 +53,10 @@ class ControlClient(Protocol):
     async def keep_card(self, card: CardMessage) -> None: ...
 
     async def keep_progress(self, progress: DeliveryProgress) -> None: ...
+
+    async def request_pairing(self, request: RequestPairing) -> PairingOffer: ...
+
+    async def offer_mail(self, offer: MailOffer) -> MailDecision: ...
 
 
 class NatsControlClient:
@@ -93,6 +99,14 @@ class NatsControlClient:
     async def keep_progress(self, progress: DeliveryProgress) -> None:
         """Store a message's delivery progress, for use after a restart. Safe to repeat."""
         await self._bus.request(subjects.store_progress(), progress, Empty, TIMEOUT_S)
+
+    async def request_pairing(self, request: RequestPairing) -> PairingOffer:
+        """Return what an unknown user is told; admins are notified of a new request."""
+        return await self._bus.request(subjects.request_pairing(), request, PairingOffer, TIMEOUT_S)
+
+    async def offer_mail(self, offer: MailOffer) -> MailDecision:
+        """Store a mail for the triggers that take it; returns once it is durable. Safe to repeat."""
+        return await self._bus.request(subjects.offer_mail(), offer, MailDecision, TIMEOUT_S)
 
 
 PATH = "/v1/outbox/{outbox_id}/files/{ref}"

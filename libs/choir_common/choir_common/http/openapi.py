@@ -4,10 +4,12 @@ Used by `service_app`, and by the routers, which declare the schemes as dependen
 document: each router has its own check.
 """
 
+import warnings
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.security import APIKeyHeader, HTTPBearer
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 OPERATOR_TOKEN = HTTPBearer(
     scheme_name="operatorToken",
@@ -37,6 +39,19 @@ WEBHOOK_SIGNATURE = APIKeyHeader(
     "`webhook-timestamp`, as in the Standard Webhooks specification.",
     auto_error=False,
 )
+HOOK_SIGNATURE = APIKeyHeader(
+    name="webhook-signature",
+    scheme_name="hookSignature",
+    description="The signature of the request by the hook's secret; `hooks.NAME.signature` says in which "
+    "headers.",
+    auto_error=False,
+)
+META_SIGNATURE = APIKeyHeader(
+    name="X-Hub-Signature-256",
+    scheme_name="metaSignature",
+    description="`sha256=` and the HMAC-SHA256 of the body, in hexadecimal digits, by the Meta app's secret.",
+    auto_error=False,
+)
 LOCAL_REF, COMPONENT_REF = "#/$defs/", "#/components/schemas/"
 
 
@@ -45,7 +60,10 @@ class OpenApiApp(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
-        return share_definitions(super().openapi())
+        with warnings.catch_warnings():
+            # FastAPI ignores it where it makes a validator, but models are built when they are first used
+            warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
+            return share_definitions(super().openapi())
 
 
 def share_definitions(document: dict[str, Any]) -> dict[str, Any]:

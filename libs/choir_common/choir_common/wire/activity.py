@@ -74,4 +74,4 @@ class CardMessage(WireModel):
 
     dm: str
     card_id: CardId
-    message_id: str = Field(min_length=1, max_length=64)
+    message_id: str = Field(min_length=1, max_length=256)

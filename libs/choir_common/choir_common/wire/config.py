@@ -17,10 +17,16 @@ from choir_common.wire.config_parts import (
     TimeZone,
 )
 from choir_common.wire.config_parts import Budgets as Budgets
-from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
+from choir_common.wire.config_parts import MailSecurity as MailSecurity
+from choir_common.wire.memory_config import (
+    MemoryBetweenPeople,
+    ReminderConfig,
+    RetentionConfig,
+)
 from choir_common.wire.model import AgentName, Name, WireModel
 from choir_common.wire.model_config import ModelConfig as ModelConfig
 from choir_common.wire.money import EmbeddingPrices
+from choir_common.wire.people_config import PersonConfig as PersonConfig
 from choir_common.wire.policy import DEFAULT_KNOWN_HOSTS, AgentPolicy, Pattern, PolicyRule
 from choir_common.wire.speech_config import TranscriptionBinding as TranscriptionBinding
 from choir_common.wire.speech_config import TranscriptionConfig as TranscriptionConfig
@@ -28,6 +34,7 @@ from choir_common.wire.speech_config import TtsConfig as TtsConfig
 from choir_common.wire.speech_config import VoiceBinding as VoiceBinding
 from choir_common.wire.speech_config import VoiceProfileConfig as VoiceProfileConfig
 from choir_common.wire.speech_config import VoiceSettings as VoiceSettings
+from choir_common.wire.trigger_config import HookConfig, TriggerConfig, WakeUpConfig
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda value: None if value == "" else value)]
 """A name or None; an empty string counts as None."""
@@ -85,9 +92,6 @@ class NotionConfig(WireModel):
     """The name of the secret with the integration's token."""
     endpoint: str = "https://api.notion.com"
     """Base URL of the API."""
-
-
-MailSecurity = Literal["tls", "starttls", "none"]
 
 
 class EmailConfig(WireModel):
@@ -238,8 +242,8 @@ class AgentConfig(WireModel):
     defaults: AgentDefaults
     """The resources it starts with."""
     conversations: tuple[Name, ...] = ()
-    """Further conversations of the agent: names in `dms`, besides `defaults.dm`. Refused in this version: an
-    agent has one conversation."""
+    """Further conversations of the agent: names in `dms`, besides `defaults.dm`. See
+    docs/conversations.md."""
     repo: RepoConfig = RepoConfig()
     """Its own tools, skills and identity."""
     autostart: bool = False
@@ -262,11 +266,16 @@ class AgentConfig(WireModel):
     """What memory adds to its user's messages without a request."""
     budgets: AgentBudgets = AgentBudgets()
     """Its own hard limits, which override those in `budgets`."""
+    memory_between_people: MemoryBetweenPeople | None = None
+    """Whether what one person tells it can be remembered in another person's conversations. Default:
+    `separate` once its conversations have belonged to several people and `people` is set, else `shared`."""
     memory_prompts: MemoryPromptsConfig = MemoryPromptsConfig()
     """Its own prompts for `memory.model`."""
     settle_after_ms: int = Field(default=600_000, ge=1_000)
     """Quiet time after which memory gets a running session completely, and extracts facts from it. Without
     quiet it gets the session after three times as long."""
+    wake_ups: WakeUpConfig | None = None
+    """Wake the agent at intervals to look after what is open; `{}` does so hourly. Default: never."""
     idle_end: IdleEndConfig | None = None
     """End sessions by inactivity; `{}` ends them after 20 minutes. Default: only a stop ends a session."""
 
@@ -298,6 +307,8 @@ class Config(WireModel):
     """Channels, by name."""
     dms: dict[Name, DmConfig] = Field(default_factory=dict)
     """Conversations, by name; messages from anyone else are ignored."""
+    people: dict[Name, PersonConfig] = Field(default_factory=dict)
+    """People, by name, with their rights and their identities on all channels. See docs/people.md."""
     global_repo: RepoConfig | None = None
     """Repository of tools, skills and identity that all agents share."""
     tts: dict[Name, TtsConfig] = Field(default_factory=dict)
@@ -314,6 +325,10 @@ class Config(WireModel):
     """Mail accounts, by name."""
     search: dict[Name, SearchConfig] = Field(default_factory=dict)
     """Web search accounts, by name."""
+    hooks: dict[Name, HookConfig] = Field(default_factory=dict)
+    """Incoming webhooks, by name: `POST /v1/hooks/NAME` (docs/hooks.md)."""
+    triggers: dict[Name, TriggerConfig] = Field(default_factory=dict)
+    """Watched folders and mail that starts work, by name (docs/hooks.md)."""
     embedding: EmbeddingConfig | None = None
     """The embedding model; `CHOIR_EMBEDDING_…` of the memory service takes precedence."""
     memory: MemoryConfig = MemoryConfig()
@@ -356,6 +371,14 @@ class Config(WireModel):
     """How long a stop waits for the session's summary."""
 
 
+class AgentConversation(WireModel):
+    """A conversation that an agent serves."""
+
+    name: Name
+    person: str = ""
+    """The only person who talks there; empty if that is not known, or if there are several."""
+
+
 class AgentSettings(WireModel):
     """A running agent's part of the configuration: one versioned object, replaced as a whole."""
 
@@ -371,8 +394,11 @@ class AgentSettings(WireModel):
     vision_model_name: str | None = None
     vision_model: ModelConfig | None = None
     """None: pictures are not described."""
+    wake_up_model_name: str | None = None
+    wake_up_model: ModelConfig | None = None
+    """The model of wake-ups that may end without a message; None: `model`."""
     fallback_models: dict[Name, ModelConfig] = Field(default_factory=dict)
-    """The models that `fallback` of `model`, `core_model` or `vision_model` names."""
+    """The models that `fallback` of `model`, `core_model`, `vision_model` or `wake_up_model` names."""
     compaction_threshold: float = 0.8
     summary_timeout_ms: int = 30_000
     voice: VoiceBinding | None = None
@@ -392,6 +418,8 @@ class AgentSettings(WireModel):
     policy: AgentPolicy = AgentPolicy()
     has_repository: bool = True
     """Whether there is a repository in which the agent's proposals can become commits."""
+    conversations: tuple[AgentConversation, ...] = ()
+    """All conversations of the session, the home conversation first; empty if it has only that one."""
 
     def secret_names(self) -> frozenset[str]:
         """Return the names of the secrets these resources need."""
@@ -399,6 +427,7 @@ class AgentSettings(WireModel):
             self.model.secret,
             self.core_model and self.core_model.secret,
             self.vision_model and self.vision_model.secret,
+            self.wake_up_model and self.wake_up_model.secret,
             *(model.secret for model in self.fallback_models.values()),
             self.voice and self.voice.tts.secret,
             self.transcription and self.transcription.config.secret,
@@ -445,4 +474,9 @@ def secret_references(config: Config) -> dict[str, tuple[str, ...]]:
     for name, gateway in config.gateways.items():
         if gateway.webhook is not None:
             names.setdefault(gateway.webhook.secret, []).append(f"gateways.{name}.webhook")
+        if gateway.app_secret is not None:
+            names.setdefault(gateway.app_secret, []).append(f"gateways.{name}.app_secret")
+        if gateway.whatsapp is not None:
+            for secret in (gateway.whatsapp.app_secret, gateway.whatsapp.verify_secret):
+                names.setdefault(secret, []).append(f"gateways.{name}.whatsapp")
     return {secret: tuple(places) for secret, places in sorted(names.items())}

@@ -5,7 +5,7 @@ enforces them.
 """
 
 from decimal import Decimal
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
@@ -49,6 +49,9 @@ def _check_repository_path(path: str) -> str:
         raise ValueError("a path contains no control character, colon or backslash")
     return path
 
+
+MailSecurity = Literal["tls", "starttls", "none"]
+"""The encryption of the connection to a mail server: from the start, after `STARTTLS`, or none."""
 
 MONEY_BUDGETS: tuple[MoneyBudget, ...] = get_args(MoneyBudget)
 

@@ -20,8 +20,10 @@ from choir_common.wire import (
     memory_config,
     model_config,
     money,
+    people_config,
     policy,
     speech_config,
+    trigger_config,
 )
 from choir_common.wire.config import Config
 from choir_common.wire.config_effects import RESTART_NOTE, change_category
@@ -156,8 +158,10 @@ def _texts() -> dict[str, dict[str, str]]:
         memory_config,
         model_config,
         money,
+        people_config,
         policy,
         speech_config,
+        trigger_config,
     ):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):

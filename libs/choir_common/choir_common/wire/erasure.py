@@ -1,4 +1,7 @@
-"""Erasure of everything that a person said and received: preview, request and certificate."""
+"""Erasure of everything that a person said and received: preview, request and certificate.
+
+It covers one DM, or all DMs of a person in `people`.
+"""
 
 from typing import Annotated
 
@@ -27,9 +30,13 @@ class ErasedSession(WireModel):
 class PersonErasurePreview(WireModel):
     """What an erasure would remove."""
 
-    dm: str
+    dm: str = ""
+    """Empty for a person."""
+    person: str = ""
+    """Empty for a DM."""
+    dms: tuple[str, ...]
     digest: Digest
-    """Identifies these sessions."""
+    """Identifies these DMs and sessions."""
     sessions: tuple[ErasedSession, ...]
     places: dict[str, int]
     """Rows with text of the person, by table."""
@@ -40,11 +47,15 @@ class PersonErasurePreview(WireModel):
 class ErasureCertificate(WireModel):
     """What was removed. Contains no text of the person."""
 
-    dm: str
+    dm: str = ""
+    """Empty for a person."""
+    person: str = ""
+    """Empty for a DM."""
+    dms: tuple[str, ...]
     at: AwareTime
     sessions: tuple[ErasedSession, ...]
     removed: dict[str, int]
-    """Rows by table, documents of memory, and files of the gateway."""
+    """Rows by table, documents of memory, and files and records of users of the gateway."""
     remaining: dict[str, int]
     """Rows that stay, by table: requests whose change is in effect."""
     not_covered: tuple[str, ...]
@@ -56,12 +67,16 @@ class ErasureCertificate(WireModel):
 
 
 class EraseDmFiles(WireModel):
-    """Delete the gateway's files of a DM."""
+    """Delete the gateway's files of a DM, and what its channel stored about the user."""
 
     dm: str
+    gateway: str = ""
+    user_id: str = ""
+    """Empty for a group, and for a DM that is not configured any more."""
 
 
 class DmFilesErased(WireModel):
-    """Number of files deleted."""
+    """Number of files deleted, and of records of the user in files of the channel."""
 
     files: int
+    records: int = 0

@@ -14,7 +14,7 @@ from choir_common.wire.budget_events import BudgetGranted as BudgetGranted
 from choir_common.wire.budget_events import SessionBudget as SessionBudget
 from choir_common.wire.budget_events import UsageRecorded as UsageRecorded
 from choir_common.wire.connections import HostConnections
-from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.model import DEFERRED, JsonObject, WireModel
 from choir_common.wire.money import ModelUsage
 
 # Re-exported: most modules import these from here.
@@ -25,6 +25,7 @@ from choir_common.wire.provenance import LaneTaint, ResultProvenance
 from choir_common.wire.schedules import WakeUp
 from choir_common.wire.session_events import CarriedEvent as CarriedEvent
 from choir_common.wire.session_events import CompactionRequested as CompactionRequested
+from choir_common.wire.session_events import ConversationSummary as ConversationSummary
 from choir_common.wire.session_events import Fact as Fact
 from choir_common.wire.session_events import FallbackChanged as FallbackChanged
 from choir_common.wire.session_events import LaneSummary as LaneSummary
@@ -40,6 +41,7 @@ from choir_common.wire.session_events import Snapshot as Snapshot
 from choir_common.wire.session_events import SummaryTopic as SummaryTopic
 from choir_common.wire.session_events import TurnParked as TurnParked
 from choir_common.wire.session_events import TurnUnparked as TurnUnparked
+from choir_common.wire.speakers import MessageSpeaker
 from choir_common.wire.speech import SpeechUsage
 
 GENESIS = "0" * 64  # the `hash_prev` of a session's first event
@@ -79,8 +81,10 @@ class UserMessageStarted(WireModel):
     """Text of the message that this one replies to."""
     sent: str = ""
     """When it was sent, in the user's time zone, as shown in prompts."""
+    speaker: MessageSpeaker | None = None
+    """Who wrote it; None: the user of a private conversation who is nobody in `people`, or a schedule."""
     wake_up: WakeUp | None = None
-    """Set if a schedule sent it and no person wrote it."""
+    """Set if a schedule or a trigger sent it and no person wrote it."""
     usage: tuple[SpeechUsage, ...] = ()
     """Transcriptions of its voice messages."""
 
@@ -203,9 +207,9 @@ class MemoryWriteCommitted(WireModel):
     key: str | None = None
 
 
-ReplyKind = Literal["answer", "error", "notice", "report", "message"]
+ReplyKind = Literal["answer", "error", "notice", "report", "message", "silent"]
 """`report`: about a finished job or a decision; `message`: sent while the work continues; `notice`: from
-Choir itself."""
+Choir itself; `silent`: the end of a wake-up with nothing to say, which nobody is shown."""
 NON_CLOSING_KINDS: frozenset[ReplyKind] = frozenset(
     {"notice", "message"}
 )  # they close no message and no turn
@@ -225,6 +229,8 @@ class Reply(WireModel):
     """Files of the message; control copies them when it stores this event."""
     call_id: str = ""
     """The call of `choir.message.send` that requested it."""
+    from_lane: str = ""
+    """The lane of another conversation, or the job, whose call sent it here; empty: its own."""
     usage: tuple[SpeechUsage, ...] = ()
     """Speech synthesised for it."""
 
@@ -321,6 +327,8 @@ class InjectedInstruction(WireModel):
     """The call of `choir.core.inject` that requested it."""
     sent: str = ""
     """When the user sent it, in the user's time zone, as shown in prompts."""
+    speaker: MessageSpeaker | None = None
+    """As in `UserMessageStarted`."""
 
 
 class Cancelled(WireModel):
@@ -463,7 +471,7 @@ EventPayload = Annotated[
     Field(discriminator="type"),
 ]
 
-_PAYLOADS: TypeAdapter[EventPayload] = TypeAdapter(EventPayload)
+_PAYLOADS: TypeAdapter[EventPayload] = TypeAdapter(EventPayload, config=DEFERRED)
 
 
 def parse_payload(event: Event) -> EventPayload:

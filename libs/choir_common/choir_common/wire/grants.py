@@ -28,7 +28,8 @@ class GrantView(WireModel):
     agent_id: str
     tool: str
     destinations: tuple[str, ...]
-    """Hosts or mail addresses to which such a call may send; empty: only equal arguments are covered."""
+    """Hosts, mail addresses or conversations to which such a call may send; empty: only equal arguments are
+    covered."""
     digest: str
     """SHA-256 of the approved tool and arguments."""
     scope: GrantScope

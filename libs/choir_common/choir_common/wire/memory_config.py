@@ -18,6 +18,8 @@ class ReminderConfig(WireModel):
     """Entries that the metadata of a memory must contain; the user's preferences need none."""
 
 
+MemoryBetweenPeople = Literal["separate", "shared"]
+"""`separate`: people do not find what others said; conversations of one person always share memory."""
 RetentionPlan = Literal["free", "starter", "pro"]
 _LIMITS = ("turns", "days", "weeks", "months", "quarters", "years")
 RETENTION_PLANS: Mapping[RetentionPlan, Mapping[str, int]] = {

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from choir_common.wire.memory_search import Kind, Label
+from choir_common.wire.memory_search import Kind, Label, MemoryReader
 from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 
 REMINDERS_HEADING = "[Choir] From memory"
@@ -32,6 +32,7 @@ class ReadReminders(WireModel):
     """Only documents whose metadata name one of these as `scope`, and those without a scope."""
     tags: JsonObject = Field(default_factory=dict)
     """Entries that the metadata must contain, except those of rules."""
+    reader: MemoryReader | None = None
 
 
 class Reminder(WireModel):
@@ -80,6 +81,7 @@ class ReadHints(WireModel):
     said: str = Field(min_length=1, max_length=2_000)
     """Text of the failure (`eventlog.failure`)."""
     limit: int = Field(default=2, ge=1, le=10)
+    reader: MemoryReader | None = None
 
 
 class ToolHint(WireModel):

@@ -44,6 +44,8 @@ class SessionRecord(WireModel):
     expires_at: AwareTime | None = None
     keep_vectors: bool = True
     """False: `retention.vectors` removed its vectors, and only text search can find it."""
+    conversations: tuple[Label, ...] | None = None
+    """The conversations that it comes from; empty: none. None: of before memory stored them."""
 
 
 class KnowledgeRecord(WireModel):
@@ -77,6 +79,8 @@ class KnowledgeRecord(WireModel):
     chunk_index: Int32 | None = None
     origin: Label = "agent"
     trust: int = Field(default=50, ge=0, le=100)
+    conversations: tuple[Label, ...] | None = None
+    """As in session memory."""
 
 
 class LinkRecord(WireModel):

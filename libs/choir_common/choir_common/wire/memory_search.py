@@ -61,6 +61,16 @@ _LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
+class MemoryReader(WireModel):
+    """Whose memory a call may read. Control sets it; without one, everything is found."""
+
+    conversations: tuple[Label, ...] = Field(min_length=1, max_length=1_000)
+    """Only documents that come from these conversations alone, and those that come from none."""
+    with_older: bool = False
+    """Also documents from before memory stored conversations: they belong to the home conversation's
+    person."""
+
+
 class EnsureSpace(WireModel):
     """Create the agent's schema and role if missing; idempotent."""
 
@@ -141,6 +151,7 @@ class MemoryQuery(WireModel):
     """Ask the service's language model once for related words, which the arm `expansion` adds."""
     explain: bool = False
     """Include the receipt in the response."""
+    reader: MemoryReader | None = None
 
 
 class ArmScore(WireModel):
@@ -266,6 +277,10 @@ class MemoryUpsert(WireModel):
     """The least trust of what the agent had read from outside: the document gets no more."""
     session_id: str | None = Field(default=None, max_length=200)
     """The session in which the agent wrote it, so that what a session wrote can be taken back."""
+    conversation: Label | None = None
+    """The conversation for which the agent wrote it; None: the document belongs to all."""
+    reader: MemoryReader | None = None
+    """Documents that it may not read cannot be changed either."""
     status: WritableStatus | None = None
     """Default: active, or unchanged if there is no text."""
     valid_from: Since | None = None

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from choir_common.wire.events import Event
-from choir_common.wire.memory_search import DocumentText
+from choir_common.wire.memory_search import DocumentText, MemoryReader
 from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 
 UnitKind = Literal["turn", "tools", "note", "summary"]
@@ -64,6 +64,10 @@ class ArchivePage(WireModel):
     started_at: AwareTime
     events: tuple[Event, ...]
     end: SessionEnd | None = None
+    home_dm: str = Field(default="", max_length=200)
+    """The home conversation, whose lane is `edge`; empty: of a version that did not name it."""
+    readers: tuple[MemoryReader, ...] = Field(default=(), max_length=1_000)
+    """The people whose memory is kept apart, each with the own conversations; empty: all is shared."""
 
 
 class ArchiveProgress(WireModel):

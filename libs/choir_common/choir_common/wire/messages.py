@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from choir_common.wire.attachments import MAX_FILES, Attachment, Button
+from choir_common.wire.channel_config import GroupAnswers, MailboxConfig, SignalConfig
 from choir_common.wire.channel_types import (
     CHANNEL_TYPES,
     AcknowledgementEmoji,
@@ -13,6 +14,7 @@ from choir_common.wire.channel_types import (
 )
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.model import AwareTime, WireModel
+from choir_common.wire.speakers import GroupMember
 
 AgentState = Literal["running", "starting", "stopped", "crashed", "unbound"]
 
@@ -20,12 +22,16 @@ AgentState = Literal["running", "starting", "stopped", "crashed", "unbound"]
 MAX_QUOTE = 1_000
 MAX_TEXT = 100_000
 """Characters of a message; a channel truncates longer ones."""
+MAX_MESSAGE_ID = 256
+"""Characters of a channel's id of a message; WhatsApp's have 60 to 100."""
+MAX_USER_ID = 255
+"""Characters of a channel's id of a user; Matrix allows so many."""
 
 
 class QuotedMessage(WireModel):
     """The earlier message to which a user's message replies."""
 
-    message_id: str = Field(min_length=1, max_length=64)
+    message_id: str = Field(min_length=1, max_length=MAX_MESSAGE_ID)
     """The channel's id of it; the console's is the outbox id."""
     text: str = Field(default="", max_length=MAX_QUOTE)
     """Its text, or the part that the user selected."""
@@ -41,11 +47,13 @@ class InboundMessage(WireModel):
     """Or a file's caption; empty only with attachments."""
     sent_at: AwareTime
     attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_FILES)
-    message_id: str | None = Field(default=None, min_length=1, max_length=64)
+    message_id: str | None = Field(default=None, min_length=1, max_length=MAX_MESSAGE_ID)
     """The channel's id of it; a later edit refers to it and has the same id."""
-    edits: str | None = Field(default=None, min_length=1, max_length=64)
+    edits: str | None = Field(default=None, min_length=1, max_length=MAX_MESSAGE_ID)
     """The `message_id` of the user's earlier message that this one corrects."""
     reply_to: QuotedMessage | None = None
+    author: GroupMember | None = None
+    """Who wrote it in a group; None in a private conversation."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -81,7 +89,7 @@ class DeliveryProgress(WireModel):
     outbox_id: int
     parcels: int = Field(ge=1)
     """Number of parts sent. A channel always splits the same message into the same parts."""
-    message_id: str | None = Field(default=None, min_length=1, max_length=64)
+    message_id: str | None = Field(default=None, min_length=1, max_length=MAX_MESSAGE_ID)
     """As in `DeliveryReceipt`, if already known."""
 
 
@@ -121,7 +129,7 @@ class DeliveryReceipt(WireModel):
     outbox_id: int
     status: Literal["delivered", "undeliverable"]
     detail: str = ""
-    message_id: str | None = Field(default=None, min_length=1, max_length=64)
+    message_id: str | None = Field(default=None, min_length=1, max_length=MAX_MESSAGE_ID)
     """The channel's id of the message with the text (its last part, which has the buttons). Edits and replies
     refer to it. The console's is the outbox id."""
 
@@ -130,11 +138,11 @@ class ButtonPress(WireModel):
     """A press of a button, possibly forged: `data` must prove it."""
 
     gateway: str
-    user_id: str = Field(max_length=64)
-    chat_id: str = Field(max_length=64)
-    """The chat of the button; in a Telegram DM the user's own id. The console sends the user id."""
+    user_id: str = Field(max_length=MAX_USER_ID)
+    chat_id: str = Field(max_length=MAX_USER_ID)
+    """The chat of the button: a group's, or in a private conversation the user's own id."""
     data: str = Field(max_length=64)
-    message_id: str | None = Field(default=None, max_length=64)
+    message_id: str | None = Field(default=None, max_length=MAX_MESSAGE_ID)
     callback_id: str = Field(min_length=1, max_length=100)
     """The channel's id of this press; a repeated press gets the same response."""
 
@@ -170,6 +178,16 @@ class WebhookBinding(WireModel):
     """The name of the secret that Telegram sends with each update; its value comes with the tokens."""
 
 
+class WhatsAppBinding(WireModel):
+    """The WhatsApp number of a gateway; the values of the secrets come with the tokens."""
+
+    phone_number_id: str
+    app_secret: str
+    """The name of the secret with the key of Meta's signatures."""
+    verify_secret: str
+    """The name of the secret that Meta sends to verify the address of the webhook."""
+
+
 class GatewayBinding(WireModel):
     """A channel instance; the token's value is in the gateway's own secrets under `secret`."""
 
@@ -180,6 +198,17 @@ class GatewayBinding(WireModel):
     webhook: WebhookBinding | None = None
     acknowledgement: AcknowledgementEmoji | None = None
     """The reaction to each message that was stored."""
+    app_secret: str | None = None
+    """The name of the secret with an app-level token; its value comes with the tokens."""
+    email: MailboxConfig | None = None
+    """The mailbox of an `email` gateway."""
+    whatsapp: WhatsAppBinding | None = None
+    signal: SignalConfig | None = None
+    """The account of a `signal` gateway."""
+    pairing: bool = False
+    """Whether unknown users get a pairing code."""
+    starts_work: bool = False
+    """Whether a trigger takes mail of this mailbox that is of no user."""
 
     @property
     def channel(self) -> ChannelProperties:
@@ -198,12 +227,23 @@ class ChannelCommand(WireModel):
 
 
 class DmBinding(WireModel):
-    """A user who may write through a gateway."""
+    """A user who may write through a gateway, or a group whose members may."""
 
     name: str
     gateway: str
-    user_id: str
+    user_id: str = ""
+    """Empty for a group."""
     admin: bool
+    chat_id: str = ""
+    """Of a group."""
+    topic: str = ""
+    """Of a group: the only topic, or empty for all that no other DM names."""
+    answers: GroupAnswers = "addressed"
+
+    @property
+    def address(self) -> str:
+        """Return where messages go: the user id, or `CHAT` or `CHAT/TOPIC` for a group."""
+        return self.user_id or (f"{self.chat_id}/{self.topic}" if self.topic else self.chat_id)
 
 
 class ReadChannels(WireModel):

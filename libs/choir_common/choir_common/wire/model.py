@@ -20,9 +20,16 @@ AwareTime = AwareDatetime
 
 
 class WireModel(BaseModel):
-    """A frozen, strict model that forbids unknown fields; parse it with `model_validate_json`."""
+    """A frozen, strict model that forbids unknown fields; parse it with `model_validate_json`.
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    Its validator is built when it is first used, because a process uses few of the models that it imports.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", defer_build=True)
+
+
+DEFERRED = ConfigDict(defer_build=True)
+"""Configuration of a module's TypeAdapter that is built when it is first used, as wire models are."""
 
 
 def format_log_time(moment: datetime) -> str:

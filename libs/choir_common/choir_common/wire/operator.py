@@ -10,7 +10,7 @@ from choir_common.wire.events import Event
 from choir_common.wire.grants import MAX_GRANT_DAYS, GrantScope
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.messages import AgentState
-from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
+from choir_common.wire.model import AgentName, AwareTime, JsonObject, Name, WireModel
 from choir_common.wire.money import CostLine
 from choir_common.wire.rpc import ResourceBindings, StatusReport
 
@@ -54,6 +54,10 @@ class AgentView(WireModel):
     """Memory mode of its session; without one, of the next session in its conversation."""
     recall: bool = True
     """Whether it is shown memories."""
+    conversations: tuple[str, ...] = ()
+    """The conversations that its session serves, the home conversation first; empty if it does not run."""
+    conversation_faults: tuple[str, ...] = ()
+    """Why conversations that config.json names are not bound."""
 
 
 class StartAgent(WireModel):
@@ -72,12 +76,16 @@ class InjectText(WireModel):
     """Text for an agent's edge lane at its next safe point."""
 
     text: str = Field(min_length=1, max_length=100_000)
+    dm: Name | None = None
+    """The conversation; default: the home conversation."""
 
 
 class CancelWork(WireModel):
     """Cancel a core job by name; without a name, the edge lane's turn."""
 
     job: str | None = Field(default=None, min_length=1, max_length=64)
+    dm: Name | None = None
+    """The conversation; default: the home conversation. With `job`, one of the jobs that it started."""
 
 
 class CompactMemory(WireModel):
@@ -86,6 +94,8 @@ class CompactMemory(WireModel):
     lane: str | None = Field(default=None, min_length=1, max_length=MAX_LANE)
     session_id: str | None = None
     """Only if this is the current session."""
+    dm: Name | None = None
+    """The conversation instead of `lane`; default: the home conversation."""
 
 
 class SignalQueued(WireModel):
@@ -128,6 +138,8 @@ class SessionView(WireModel):
     """It was started with the scripted rehearsal model."""
     memory_mode: MemoryMode = DEFAULT_MODE
     """In mode `incognito`, memory has nothing of it, and its log is erased when it ends."""
+    conversations: tuple[str, ...] = ()
+    """The conversations that it serves, or served at its end, the home conversation first."""
 
 
 class EventPage(WireModel):
@@ -219,6 +231,8 @@ class DmView(WireModel):
     bound: bool
     memory_mode: MemoryMode = DEFAULT_MODE
     """Mode of its session; without one, of its next session."""
+    last_outbox_id: int = 0
+    """The id of the newest message to the user; 0 without any."""
 
     @property
     def channel(self) -> ChannelProperties:

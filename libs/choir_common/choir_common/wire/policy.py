@@ -45,7 +45,7 @@ class PolicyRule(WireModel):
     """Patterns of hosts that the call names, for example `*.example.com`. For `allow` all of its hosts must
     match, and the call must not be able to contact others; for `ask` and `deny` one is enough."""
     recipients: tuple[Pattern, ...] = ()
-    """Patterns of mail addresses to which the call sends; as for `hosts`."""
+    """Patterns of mail addresses, or of conversations as `dm:NAME`, to which it sends; as for `hosts`."""
     paths: tuple[Pattern, ...] = ()
     """Patterns of the path in the workspace that the call names."""
     arguments: dict[str, Pattern] = Field(default_factory=dict)

@@ -130,6 +130,8 @@ class ApprovalRequest(WireModel):
     """Hosts of the call that are new to the agent."""
     job_id: str | None = None
     """The core job that makes the call."""
+    dm: str = ""
+    """The conversation that the call, or its core job, works for; empty: the home conversation."""
 
 
 class ApprovalResponse(WireModel):
@@ -235,6 +237,8 @@ class HostToolRequest(WireModel):
     tool_name: str
     call_id: str
     input: JsonObject
+    dm: str = ""
+    """The conversation that the call, or its core job, works for; empty: the home conversation."""
 
 
 class HostToolResponse(WireModel):

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from choir_common.wire.config_parts import TimeZone
 from choir_common.wire.model import AgentName, AwareTime, Name, WireModel
+from choir_common.wire.provenance import OriginText
 
 MAX_SCHEDULE_TEXT = 4_000
 MAX_DURATION_TEXT = 40
@@ -14,6 +15,8 @@ ScheduleKind = Literal["remind", "prompt", "job", "skill"]
 they are the task of a core job; `skill`: of a core job that runs a skill."""
 DEFAULT_SKILL_TEXT = "Run the skill {skill}."
 """The words of a schedule that names a skill and nothing else."""
+NOTHING_TO_SAY = "NOTHING_TO_SAY"
+"""The whole answer of an agent to a wake-up that needs no message."""
 SKILL_NAME = r"^[a-z0-9_-]{1,64}$"
 TimingKind = Literal["in", "at", "every", "cron"]
 CatchUp = Literal["once", "skip", "all"]
@@ -116,7 +119,7 @@ class ScheduleView(WireModel):
     failures: int
     max_failures: int
     created_by: str
-    """`operator`, `dm NAME` or `agent NAME`."""
+    """`operator`, `dm NAME`, `agent NAME` or `choir`."""
     text_by: str
     """Who wrote the present text."""
     words: str
@@ -125,17 +128,22 @@ class ScheduleView(WireModel):
 
 
 class WakeUp(WireModel):
-    """Mark of a message that a schedule sent and no person wrote."""
+    """Mark of a message that a schedule or a trigger sent and no person wrote."""
 
-    schedule_id: int
+    schedule_id: int = 0
+    """0: a trigger sent it."""
     summary: str
-    """When the schedule runs, and when this run was due, as text."""
+    """When the schedule runs and when this run was due, or what the trigger is, as text."""
     by_agent: bool
     """Whether the agent wrote the schedule's words; they may then come from what the agent has read."""
     as_job: bool = False
     """Whether a core job does what the words say, instead of a turn."""
     skill: str = ""
     """The skill that the core job runs."""
+    outside: OriginText = ""
+    """The origin of its words, if they come from outside of Choir: `webhook NAME`."""
+    quiet: bool = False
+    """Whether the agent may answer that there is nothing to say; then nobody is shown anything."""
 
 
 class ScheduleByAgent(WireModel):

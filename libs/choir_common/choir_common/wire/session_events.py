@@ -20,6 +20,15 @@ class SummaryTopic(WireModel):
     text: str
 
 
+class ConversationSummary(WireModel):
+    """The agent's own summary of one further conversation of a session."""
+
+    lane: str
+    """The lane of the conversation."""
+    summary: str
+    topics: tuple[SummaryTopic, ...] = ()
+
+
 class Fact(WireModel):
     """A fact in a reference summary, and the hash of the event it comes from."""
 
@@ -129,6 +138,8 @@ class SessionStopped(WireModel):
     summary: str | None = None
     topics: tuple[SummaryTopic, ...] = ()
     """The summary in parts, for long-term memory."""
+    conversations: tuple[ConversationSummary, ...] = ()
+    """Summaries of further conversations; `summary` is that of the home conversation."""
 
 
 class TurnParked(WireModel):

@@ -9,8 +9,17 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from choir_common.wire.attachments import ReceivedFile
-from choir_common.wire.model import AwareTime, WireModel
+from choir_common.wire.model import DEFERRED, AwareTime, WireModel
 from choir_common.wire.schedules import WakeUp
+from choir_common.wire.speakers import MessageSpeaker
+
+
+class MessageSender(MessageSpeaker):
+    """The user who wrote a message, and what `people` of config.json says about that person."""
+
+    timezone: str = ""
+    """IANA name; empty: as the settings say."""
+    language: str = ""
 
 
 class UserMessageSignal(WireModel):
@@ -31,25 +40,33 @@ class UserMessageSignal(WireModel):
     sent_at: AwareTime | None = None
     """When the user sent it; None in signals of older versions."""
     wake_up: WakeUp | None = None
-    """Set if a schedule sent it and no person wrote it."""
+    """Set if a schedule or a trigger sent it and no person wrote it."""
     traceparent: str | None = Field(default=None, max_length=100)
     """The span in which the message arrived; the agent's work on it joins that trace."""
+    sender: MessageSender | None = None
+    """None: the user of a private conversation is nobody in `people`, or a schedule sent it."""
 
 
 class InjectSignal(WireModel):
-    """Text for the edge lane at its next safe point."""
+    """Text for the edge lane of a conversation at its next safe point."""
 
     kind: Literal["inject"] = "inject"
     text: str
     sent_at: AwareTime | None = None
     """When the user sent it; None in signals of older versions and in Choir's own."""
+    dm: str = ""
+    """The conversation; empty: the home conversation."""
+    sender: MessageSender | None = None
+    """As in `UserMessageSignal`."""
 
 
 class CancelSignal(WireModel):
-    """Cancel a core job by name; without a name, the current turn."""
+    """Cancel a core job by name; without a name, the current turn of a conversation."""
 
     kind: Literal["cancel"] = "cancel"
     job: str | None = None
+    dm: str = ""
+    """The conversation; empty: the home conversation."""
 
 
 class CompactSignal(WireModel):
@@ -57,7 +74,9 @@ class CompactSignal(WireModel):
 
     kind: Literal["compact"] = "compact"
     lane: str | None = None
-    """`edge`, `edge:<dm>` or `core:<job>`; default: the lane of the home conversation."""
+    """`edge`, `edge:<dm>` or `core:<job>`; default: the lane of the conversation `dm`."""
+    dm: str = ""
+    """The conversation; empty: the home conversation."""
 
 
 class ConfigChangedSignal(WireModel):
@@ -101,4 +120,4 @@ class Signal(WireModel):
     body: SignalBody
 
 
-SIGNAL_BODY: TypeAdapter[SignalBody] = TypeAdapter(SignalBody)
+SIGNAL_BODY: TypeAdapter[SignalBody] = TypeAdapter(SignalBody, config=DEFERRED)

@@ -7,6 +7,11 @@ from pydantic_core import ErrorDetails
 
 from choir_common.addresses import ADDRESS_RULES
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
+from choir_common.wire.channel_config import (
+    AUTHSERV_ID_PATTERN,
+    NUMBER_ID_PATTERN,
+    SIGNAL_NUMBER_PATTERN,
+)
 from choir_common.wire.model import RESOURCE_NAME_PATTERN, UUID_PATTERN
 from choir_common.wire.repository_files import (
     HOST_PATTERN_PATTERN,
@@ -15,6 +20,7 @@ from choir_common.wire.repository_files import (
     TOOL_NAME_PATTERN,
 )
 from choir_common.wire.speech_config import DIRECTORY_PATTERN, LANGUAGE_PATTERN
+from choir_common.wire.trigger_config import HEADER_PATTERN, INTERVAL_PATTERN, QUIET_HOURS_PATTERN
 
 _RULES = {
     **ADDRESS_RULES,
@@ -41,8 +47,14 @@ _RULES = {
     HOST_PATTERN_PATTERN: (
         "a host is a name in lower case, such as `api.example.com`; `*` and `?` stand for other characters"
     ),
+    AUTHSERV_ID_PATTERN: "it is the name of a mail server, such as `mx.google.com`",
     LANGUAGE_PATTERN: "a language is its ISO 639 code, such as `de`",
+    NUMBER_ID_PATTERN: "the id of a number has digits only",
+    SIGNAL_NUMBER_PATTERN: "a phone number begins with `+` and the country code, such as `+4915112345678`",
     DIRECTORY_PATTERN: "a directory is an absolute path, or starts with `~`",
+    HEADER_PATTERN: "a header's name contains only letters, digits and `-`, at most 64 characters",
+    INTERVAL_PATTERN: "an interval is a number with `m`, `h` or `d`, such as `30m` or `2h`",
+    QUIET_HOURS_PATTERN: "quiet hours are two times of the day, such as `22:00-07:00`",
 }
 _KEY = "[key]"
 

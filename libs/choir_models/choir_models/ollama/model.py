@@ -26,7 +26,7 @@ from choir_models.ollama.response import ResponseReader
 from choir_models.provider_errors import error_from_response, shorten
 
 CONNECT_S = 10.0
-LIMITS = httpx2.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=60.0)
+LIMITS = httpx2.Limits(max_connections=128, max_keepalive_connections=8, keepalive_expiry=60.0)
 MAX_BODY = 16 << 20
 """Maximum bytes of a response; an endless one would exhaust memory."""
 MAX_ERROR_BODY = 64 << 10
