@@ -16,6 +16,8 @@ from choir_common.wire.messages import (
     OutboundHistory,
     OutboundMessage,
 )
+from choir_common.wire.pairing import PairingOffer, RequestPairing
+from choir_common.wire.triggers import MailDecision, MailOffer
 
 NEUTRAL_RESPONSE = "This is no longer open."
 
@@ -33,6 +35,12 @@ class FakeControlClient:
         self.nonces: dict[str, str] = {}
         """Response to a press with this data, used once."""
         self._answers: dict[str, ButtonResponse] = {}
+        self.strangers: list[RequestPairing] = []
+        """Requests for pairing; each is answered with a code."""
+        self.decisions: list[MailDecision] = []
+        """What becomes of the next mails with content; later ones are taken."""
+        self.offers: list[MailOffer] = []
+        """Mails that were taken."""
 
     async def accept(self, message: InboundMessage) -> InboundAccepted:
         """Store a message, once per (gateway, update_id). Raises NotFound for an unknown DM."""
@@ -75,3 +83,19 @@ class FakeControlClient:
     async def keep_progress(self, progress: DeliveryProgress) -> None:
         """Record delivery progress."""
         self.progress.append(progress)
+
+    async def request_pairing(self, request: RequestPairing) -> PairingOffer:
+        """Record a request and offer a code."""
+        self.strangers.append(request)
+        return PairingOffer(text=f"Your pairing code is CODE{len(self.strangers)}.")
+
+    async def offer_mail(self, offer: MailOffer) -> MailDecision:
+        """Take a mail, once per sender and id; ask for its content first."""
+        if any((it.sender, it.mail_id) == (offer.sender, offer.mail_id) for it in self.offers):
+            return MailDecision(outcome="taken")
+        if offer.content is None:
+            return MailDecision(outcome="send_content")
+        decision = self.decisions.pop(0) if self.decisions else MailDecision(outcome="taken")
+        if decision.outcome == "taken":
+            self.offers.append(offer)
+        return decision

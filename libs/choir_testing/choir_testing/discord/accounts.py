@@ -1,6 +1,6 @@
-"""Bots, channels of direct messages, and messages of the fake Discord.
+"""Bots, channels, and messages of the fake Discord.
 
-`rest` and `gateway` change them by the calls of a bot, `user` by the actions of a person.
+`rest` and `gateway` change them by the calls of a bot, `user` and `guild` by the actions of people.
 """
 
 import asyncio
@@ -44,9 +44,21 @@ class FakeButton:
     custom_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class GuildMember:
+    """A user in a server."""
+
+    user_id: int
+    username: str
+    global_name: str | None = None
+    nick: str | None = None
+    """The name in this server."""
+    is_bot: bool = False
+
+
 @dataclass(slots=True)
 class FakeMessage:
-    """A message in direct messages."""
+    """A message."""
 
     message_id: int
     author_id: int
@@ -60,6 +72,11 @@ class FakeMessage:
     nonce: str | None = None
     pings: bool = False
     """Whether it notifies by a mention in its text."""
+    author: GuildMember | None = None
+    """In a server, unless it is the bot's."""
+    mentions: list[int] = field(default_factory=list)
+    """The ids of the users that it mentions."""
+    webhook_id: int | None = None
     edited_at: datetime | None = None
     edits: int = 0
     sent_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -106,6 +123,15 @@ class DmChannel:
 
 
 @dataclass(slots=True)
+class ServerChannel(DmChannel):
+    """A channel of a server, or a thread of one; it has no single user."""
+
+    guild_id: int = 0
+    parent_id: int | None = None
+    """The channel of a thread."""
+
+
+@dataclass(slots=True)
 class PendingInteraction:
     """A press of a button and its responses."""
 
@@ -137,6 +163,10 @@ class FakeBot:
     scripts: dict[str, list[Fault]] = field(default_factory=dict)
     sessions: GatewaySessions = field(default_factory=GatewaySessions)
     rate_limits: RateLimits | None = None
+    guild_ids: list[int] = field(default_factory=list)
+    """The servers that it has joined."""
+    may_read_all: bool = False
+    """Whether the Message Content Intent is switched on."""
 
     def next_fault(self, route: str) -> Fault | None:
         """Return the next scripted fault of a route."""
@@ -146,6 +176,11 @@ class FakeBot:
     def channel_of(self, user_id: int) -> DmChannel | None:
         """Return the direct messages with a user."""
         return next((it for it in self.channels.values() if it.user_id == user_id), None)
+
+    def channels_in(self, guild_id: int) -> list[ServerChannel]:
+        """Return the channels and threads of a server."""
+        servers = [it for it in self.channels.values() if isinstance(it, ServerChannel)]
+        return [it for it in servers if it.guild_id == guild_id]
 
     def count_calls(self, route: str) -> int:
         """Return how often a route was called, such as `POST /channels/*/messages`."""

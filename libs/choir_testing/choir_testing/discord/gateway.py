@@ -11,10 +11,12 @@ from pydantic import JsonValue
 
 from choir_common.wire.model import JsonObject
 from choir_testing.discord.accounts import FakeBot
-from choir_testing.discord.api_json import user_json
+from choir_testing.discord.api_json import guild_json, user_json
 from choir_testing.discord.sessions import ABORT, ConnectionControl, GatewaySession
 
-PRIVILEGED = (1 << 1) | (1 << 8) | (1 << 15)
+GUILDS = 1 << 0
+MESSAGE_CONTENT = 1 << 15
+PRIVILEGED = (1 << 1) | (1 << 8) | MESSAGE_CONTENT
 KNOWN_INTENTS = (1 << 26) - 1
 MAX_PAYLOAD = 4096
 MAX_EVENTS, EVENTS_WINDOW_S = 120, 60.0
@@ -138,7 +140,7 @@ class GatewayConnection:
         intents, properties = data.get("intents"), data.get("properties")
         if not isinstance(intents, int) or intents & ~KNOWN_INTENTS:
             raise CloseError(4013)
-        if intents & PRIVILEGED:
+        if intents & (PRIVILEGED & ~MESSAGE_CONTENT if bot.may_read_all else PRIVILEGED):
             raise CloseError(4014)
         if not isinstance(properties, dict) or not {"os", "browser", "device"} <= properties.keys():
             raise CloseError(4002)
@@ -148,13 +150,16 @@ class GatewayConnection:
             {
                 "v": 10,
                 "user": user_json(bot.user_id, is_bot=True),
-                "guilds": [],
+                "guilds": [{"id": str(it), "unavailable": True} for it in bot.guild_ids],
                 "private_channels": [],
                 "session_id": session.session_id,
                 "resume_gateway_url": f"{self._origin.replace('http', 'ws', 1)}/resume",
                 "application": {"id": str(bot.user_id), "flags": 0},
             },
         )
+        if intents & GUILDS:
+            for guild_id in bot.guild_ids:
+                session.add("GUILD_CREATE", guild_json(bot, guild_id))
         self._begin(bot, session, 0)
 
     async def _resume(self, data: JsonObject, bots: dict[str, FakeBot]) -> None:

@@ -105,6 +105,20 @@ async def create_channel(request: ApiRequest) -> JsonValue:
     return channel_json(channel)
 
 
+async def read_channel(request: ApiRequest) -> JsonValue:
+    """Return a channel."""
+    return channel_json(request.channel())
+
+
+async def list_active_threads(request: ApiRequest) -> JsonValue:
+    """Return the open threads of a server."""
+    guild_id = int(request.ids["guild_id"])
+    if guild_id not in request.bot.guild_ids:
+        raise ApiError(404, 10004, "Unknown Guild")
+    threads = [it for it in request.bot.channels_in(guild_id) if it.parent_id is not None]
+    return {"threads": [channel_json(it) for it in threads], "members": []}
+
+
 async def list_messages(request: ApiRequest) -> JsonValue:
     """Return a page of messages, newest first."""
     channel, query = request.channel(), request.query
@@ -238,6 +252,8 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/oauth2/applications/@me"): read_application,
     ("GET", "/gateway/bot"): read_gateway,
     ("POST", "/users/@me/channels"): create_channel,
+    ("GET", "/channels/{channel_id}"): read_channel,
+    ("GET", "/guilds/{guild_id}/threads/active"): list_active_threads,
     ("GET", "/channels/{channel_id}/messages"): list_messages,
     ("POST", "/channels/{channel_id}/messages"): create_message,
     ("GET", "/channels/{channel_id}/messages/{message_id}"): read_message,

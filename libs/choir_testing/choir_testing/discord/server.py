@@ -26,6 +26,7 @@ from choir_testing.discord.faults import (
     TooManyRequests,
 )
 from choir_testing.discord.gateway import GatewayConnection
+from choir_testing.discord.guild import FakeGuild
 from choir_testing.discord.rate_limits import RateLimits
 from choir_testing.discord.rest import LIMITED, OPERATIONS, WITHOUT_TOKEN, ApiRequest
 from choir_testing.discord.user import FakeDiscordUser
@@ -72,6 +73,12 @@ class FakeDiscord:
             channel = DmChannel(new_snowflake(), user_id)
             bot.channels[channel.channel_id] = channel
         return FakeDiscordUser(bot, channel, self.origin)
+
+    def guild(self, token: str = DEFAULT_TOKEN) -> FakeGuild:
+        """Return a new server that this bot has joined."""
+        bot, guild_id = self.bot(token), new_snowflake()
+        bot.guild_ids.append(guild_id)
+        return FakeGuild(bot, guild_id, self.origin)
 
     def script(self, route: str, *faults: Fault, token: str = DEFAULT_TOKEN) -> None:
         """Let the next calls of a route fail, one fault per call: `POST /channels/{channel_id}/messages`."""

@@ -13,6 +13,7 @@ from choir_testing.telegram.faults import (
     NoFault,
     TooManyRequests,
 )
+from choir_testing.telegram.group import FakeGroup, GroupUser
 from choir_testing.telegram.server import FakeTelegram, run_fake_telegram
 from choir_testing.telegram.user import FakeUser
 
@@ -21,8 +22,10 @@ __all__ = [
     "DisconnectAfter",
     "DisconnectBefore",
     "ErrorResponse",
+    "FakeGroup",
     "FakeTelegram",
     "FakeUser",
+    "GroupUser",
     "InlineButton",
     "NoFault",
     "SentMessage",

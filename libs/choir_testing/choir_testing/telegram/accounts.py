@@ -36,6 +36,12 @@ class SentMessage:
     file_name: str | None = None
     file_bytes: bytes | None = None
     reply_to: int | None = None
+    topic: int | None = None
+    """Of a forum; None: the general one."""
+    sender: JsonObject | None = None
+    """Who wrote it in a group, as Bot API JSON; None for the bot."""
+    entities: tuple[JsonObject, ...] = ()
+    """Mentions and commands in the text of a user, as Bot API JSON."""
     reactions: tuple[str, ...] = ()
     """The bot's reactions to a message of the user."""
     shared: JsonObject = field(default_factory=dict)
@@ -97,6 +103,25 @@ class Chat:
 
 
 @dataclass(slots=True)
+class Group(Chat):
+    """A supergroup that the bot is in; with topics it is a forum."""
+
+    topics: set[int] = field(default_factory=set)
+    """The ids of its topics, without the general one."""
+
+    def as_json(self) -> JsonObject:
+        """Return the chat as Bot API JSON."""
+        forum: JsonObject = {"is_forum": True} if self.topics else {}
+        return {"id": self.user_id, "type": "supergroup", "title": self.first_name, **forum}
+
+    def check_topic(self, topic: int | None) -> int | None:
+        """Return the topic of a message to the group; raises BotApiError 400 for an unknown one."""
+        if topic is not None and topic not in self.topics:
+            raise bad_request("message thread not found")
+        return topic
+
+
+@dataclass(slots=True)
 class Webhook:
     """A bot's webhook; an empty url means long polling."""
 
@@ -144,6 +169,8 @@ class Bot:
     _message_ids: "count[int]" = field(default_factory=lambda: count(1))
     _file_ids: "count[int]" = field(default_factory=lambda: count(1))
 
+    groups: "dict[int, Group]" = field(default_factory=dict)
+
     @property
     def bot_id(self) -> int:
         """The number before the colon in the token, as with Telegram."""
@@ -156,7 +183,7 @@ class Bot:
             "is_bot": True,
             "first_name": self.username,
             "username": self.username,
-            "can_join_groups": False,
+            "can_join_groups": True,
             "can_read_all_group_messages": False,
             "supports_inline_queries": False,
         }
@@ -166,7 +193,7 @@ class Bot:
 
         Raises BotApiError: 400 for a user who never wrote, 403 for one who blocked the bot.
         """
-        chat = self.chats.get(chat_id)
+        chat = self.chats.get(chat_id) or self.groups.get(chat_id)
         if chat is None:
             raise bad_request("chat not found")
         if chat.blocked:

@@ -18,8 +18,10 @@ def _message(bot: Bot, chat: Chat, message: SentMessage) -> JsonObject:
         "message_id": message.message_id,
         "date": message.date,
         "chat": chat.as_json(),
-        "from": bot.as_json() if message.from_bot else chat.user_json(),
+        "from": bot.as_json() if message.from_bot else message.sender or chat.user_json(),
     }
+    if message.topic is not None:
+        body |= {"message_thread_id": message.topic, "is_topic_message": True}
     if message.edits:
         body["edit_date"] = message.date
     if message.buttons:
@@ -30,9 +32,9 @@ def _message(bot: Bot, chat: Chat, message: SentMessage) -> JsonObject:
     if message.shared:
         return body | message.shared
     if message.file_kind is None:
-        return body | {"text": message.text}
+        return body | {"text": message.text} | _entities("entities", message)
     if message.text:
-        body["caption"] = message.text
+        body |= {"caption": message.text} | _entities("caption_entities", message)
     return body | {message.file_kind: _file(bot, message)}
 
 
@@ -55,3 +57,7 @@ def _file(bot: Bot, message: SentMessage) -> JsonValue:
             return named | {"duration": 1, "width": 1, "height": 1, "mime_type": "video/mp4"}
         case _:
             return named
+
+
+def _entities(name: str, message: SentMessage) -> JsonObject:
+    return {name: [*message.entities]} if message.entities else {}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from choir_testing.telegram.accounts import Bot, Chat, SentMessage
+from choir_testing.telegram.accounts import Bot, Chat, Group, SentMessage
 from choir_testing.telegram.bot_api_json import message_json
 from choir_testing.telegram.faults import BotApiError, bad_request
 from choir_testing.telegram.markup import CAPTION_LIMIT, render_caption
@@ -63,11 +63,22 @@ def send_file(kind: str) -> Method:
             file_name=upload.name,
             file_bytes=upload.content,
             reply_to=call.arguments.replied_to(chat.messages),
+            topic=find_topic(call, chat),
             markup=markup,
         )
         return store_message(call.bot, chat, message)
 
     return send
+
+
+def find_topic(call: MethodCall, chat: Chat) -> int | None:
+    """Return the topic that a call names; raises BotApiError 400 outside of forums and for unknown ones."""
+    if "message_thread_id" not in call.arguments.values:
+        return None
+    topic = call.arguments.number("message_thread_id")
+    if not isinstance(chat, Group):
+        raise bad_request("message thread not found")
+    return chat.check_topic(topic)
 
 
 def store_message(bot: Bot, chat: Chat, message: SentMessage) -> JsonValue:

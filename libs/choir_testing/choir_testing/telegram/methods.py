@@ -12,6 +12,7 @@ from choir_testing.telegram.accounts import (
     CallbackAnswer,
     Chat,
     Draft,
+    Group,
     InlineButton,
     SentMessage,
     Webhook,
@@ -21,6 +22,7 @@ from choir_testing.telegram.faults import BotApiError, bad_request
 from choir_testing.telegram.files import (
     Method,
     MethodCall,
+    find_topic,
     get_file,
     send_file,
     store_message,
@@ -66,6 +68,7 @@ async def send_message(call: MethodCall) -> JsonValue:
     message.markup = markup
     message.preview = _wants_preview(call.arguments)
     message.reply_to = call.arguments.replied_to(chat.messages)
+    message.topic = find_topic(call, chat)
     chat.draft = None
     return store_message(call.bot, chat, message)
 
@@ -73,6 +76,8 @@ async def send_message(call: MethodCall) -> JsonValue:
 async def send_message_draft(call: MethodCall) -> JsonValue:
     """Show a text as a draft until the bot's next message."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
+    if isinstance(chat, Group):
+        raise bad_request("TEXTDRAFT_PEER_INVALID")
     draft_id = call.arguments.number("draft_id")
     text = render(call.arguments.text("text"), call.arguments.optional("parse_mode"))
     if draft_id == 0:
@@ -148,7 +153,9 @@ async def answer_callback_query(call: MethodCall) -> JsonValue:
 async def send_chat_action(call: MethodCall) -> JsonValue:
     """Show a chat action such as `typing`."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
-    chat.actions.append(call.arguments.text("action"))
+    topic = find_topic(call, chat)
+    action = call.arguments.text("action")
+    chat.actions.append(action if topic is None else f"{action} in {topic}")
     chat.notify()
     return True
 

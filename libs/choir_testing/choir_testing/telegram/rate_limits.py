@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from choir_testing.telegram.faults import BotApiError
 
 CHAT_WINDOW_S = 10.0
+GROUP_WINDOW_S = 60.0
 
 
 @dataclass(slots=True)
@@ -19,6 +20,8 @@ class RateLimits:
     per_second: int = 30
     per_chat: int = 15
     """Messages per chat in `CHAT_WINDOW_S`: one per second and a short burst."""
+    per_group: int = 20
+    """Messages per group in a minute."""
     refused: int = 0
     _all: deque[float] = field(default_factory=deque)
     _chats: dict[str, deque[float]] = field(default_factory=dict)
@@ -27,7 +30,10 @@ class RateLimits:
         """Count one message. Raises BotApiError 429 above the limit."""
         now = time.monotonic()
         self._check(self._all, now, 1.0, self.per_second)
-        self._check(self._chats.setdefault(chat, deque()), now, CHAT_WINDOW_S, self.per_chat)
+        window_s, most = CHAT_WINDOW_S, self.per_chat
+        if chat.startswith("-"):
+            window_s, most = GROUP_WINDOW_S, self.per_group
+        self._check(self._chats.setdefault(chat, deque()), now, window_s, most)
         self._all.append(now)
         self._chats[chat].append(now)
 

@@ -7,7 +7,7 @@ loopback; `methods` implements the calls.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import assert_never
 
 import httpx2
@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from choir_common.http.client import make_client
-from choir_testing.telegram.accounts import Bot, BotCall, BotRegistry, Chat
+from choir_testing.telegram.accounts import Bot, BotCall, BotRegistry, Chat, Group
 from choir_testing.telegram.faults import (
     BotApiError,
     Delay,
@@ -32,6 +32,7 @@ from choir_testing.telegram.faults import (
     TooManyRequests,
 )
 from choir_testing.telegram.files import MethodCall
+from choir_testing.telegram.group import FakeGroup
 from choir_testing.telegram.methods import METHODS
 from choir_testing.telegram.rate_limits import RateLimits
 from choir_testing.telegram.request import read_arguments
@@ -103,6 +104,15 @@ class FakeTelegram:
         bot = self.bot(token)
         chat = bot.chats.setdefault(user_id, Chat(user_id, f"Person {user_id}"))
         return FakeUser(bot, chat)
+
+    def group(
+        self, chat_id: int, token: str = DEFAULT_TOKEN, topics: Iterable[int] = ()
+    ) -> FakeGroup:
+        """Return a group that this bot is in."""
+        bot = self.bot(token)
+        group = bot.groups.setdefault(chat_id, Group(chat_id, f"Group {-chat_id}"))
+        group.topics.update(topics)
+        return FakeGroup(bot, group)
 
     def script(self, method: str, *faults: Fault, token: str = DEFAULT_TOKEN) -> None:
         """Let the next calls of a method fail, one fault per call, in this order."""
