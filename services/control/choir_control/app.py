@@ -18,17 +18,25 @@ from choir_common.telemetry import Redactor
 from choir_control import VERSION
 from choir_control.agents.egress_registry import SEND_INTERVAL_S
 from choir_control.agents.runtimes.port import AgentRuntime
+from choir_control.agents.sessions.conversation_reconciler import (
+    INTERVAL_S as CONVERSATIONS_INTERVAL_S,
+)
 from choir_control.agents.sessions.idle_end import INTERVAL_S as IDLE_INTERVAL_S
 from choir_control.agents.sessions.workspace_traps import INTERVAL_S as TRAPS_INTERVAL_S
 from choir_control.agents.sessions.workspace_usage import INTERVAL_S as USAGE_INTERVAL_S
 from choir_control.approvals.service import EXPIRY_INTERVAL_S
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.startup import read_startup_config
+from choir_control.conversations.pairing.service import SWEEP_INTERVAL_S as PAIRING_INTERVAL_S
+from choir_control.conversations.schedules.wake_up_planner import (
+    INTERVAL_S as WAKE_UPS_INTERVAL_S,
+)
 from choir_control.log.audit.anchoring import SWEEP_INTERVAL_S as ANCHOR_SWEEP_INTERVAL_S
 from choir_control.log.retention import job
 from choir_control.money.budgets import LOST_CALLS_INTERVAL_S
 from choir_control.periodic import run_periodically
 from choir_control.settings import ControlSecrets, ControlSettings
+from choir_control.web.service import SWEEP_INTERVAL_S as WEB_SWEEP_INTERVAL_S
 from choir_control.wiring.http import HttpServices, bus_endpoints
 from choir_control.wiring.services import SERVICE, ControlServices
 
@@ -98,6 +106,8 @@ class ControlApp:
         candidate = await startup_config.or_last_valid(services.configuration)
         services.agent_sockets.bind(sorted(candidate.config.agents))
         snapshot = await services.configuration.put_in_force(candidate)
+        await services.conversations.people.load()
+        await services.pairing.load()
         await services.log.audit.anchoring.open()
         await services.config_changes.secret_reloader.remember_startup_values()
         stack.push_async_callback(self._runtime.close)
@@ -158,18 +168,24 @@ class ControlApp:
                 ("retention", job.INTERVAL_S, services.log.retention.sweep),
                 ("audit anchors", ANCHOR_SWEEP_INTERVAL_S, services.log.audit.anchoring.sweep),
                 ("approval expiry", EXPIRY_INTERVAL_S, services.approvals.expiry.expire_overdue),
+                ("conversations", CONVERSATIONS_INTERVAL_S, services.sessions.conversations.sweep),
                 ("idle sessions", IDLE_INTERVAL_S, services.sessions.idle_ender.sweep),
                 ("workspace traps", TRAPS_INTERVAL_S, services.sessions.traps.sweep),
                 ("workspace usage", USAGE_INTERVAL_S, services.sessions.usage.sweep),
                 ("clone removal", job.INTERVAL_S / 6, proposals.remove_idle_clones),
                 ("lost model calls", LOST_CALLS_INTERVAL_S, services.money.budgets.count_lost),
                 ("egress", SEND_INTERVAL_S, services.egress.send),
+                ("pairing", PAIRING_INTERVAL_S, services.pairing.sweep),
+                ("web sessions", WEB_SWEEP_INTERVAL_S, services.web.sessions.sweep),
+                ("wake-ups", WAKE_UPS_INTERVAL_S, services.schedules.wake_ups.sync),
                 ("conversation cleanup", job.INTERVAL_S, services.conversations.tidy),
             ):
                 tasks.create_task(run_periodically(interval_s, name, run), name=name)
             await services.sessions.startup.start_agents()
             # not earlier: a prompt that is due would wait for an agent that is about to start
             tasks.create_task(services.schedules.runner.run(), name="schedules")
+            tasks.create_task(services.triggers.worker.run(), name="triggers")
+            tasks.create_task(services.triggers.folders.run(), name="watched folders")
             self.http.readiness.mark_started()
             agents = len(snapshot.config.agents)
             log.info("choird ready", config_version=snapshot.version, agents=agents)

@@ -34,6 +34,9 @@ class ControlSettings(BusServiceSettings):
     """PEM file of that certificate's key, without a password."""
     tls_names: str = ""
     """Further names or addresses, separated by commas, in the certificate that choird issues for itself."""
+    web_addresses: str = ""
+    """Addresses of the web page behind a reverse proxy, separated by commas, such as
+    https://home.example/choir; `choirctl web` prints links for the first."""
     control_plane: Literal["uds", "http"] = "uds"
     """How agents reach control: over their own Unix socket (same host), or over TCP."""
     control_endpoint: str = ""

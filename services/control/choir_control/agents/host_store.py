@@ -4,6 +4,7 @@ from collections import defaultdict
 
 from choir_common.postgres.pool import Database
 from choir_common.wire.policy import AllowedHost
+from choir_control.log.leases.conversations import conversations_sql
 
 MAX_HOSTS = 2_000
 """Hosts of all running agents together, the newest first."""
@@ -12,7 +13,7 @@ _LIVE = "('starting', 'active', 'stopping', 'crashed')"
 _ALLOWED = f"""
 SELECT agent_id, host, named_by, max(at) AS at FROM (
     SELECT s.agent_id, unnest(i.hosts) AS host, 'dm ' || i.dm AS named_by, i.received_at AS at
-    FROM choir_control.sessions AS s JOIN choir_control.inbox AS i USING (dm)
+    FROM choir_control.sessions AS s JOIN choir_control.inbox AS i ON i.dm = ANY({conversations_sql("s")})
     WHERE s.status IN {_LIVE} AND i.hosts <> '{{}}'
     UNION ALL
     SELECT g.agent_id, unnest(g.hosts), 'grant ' || g.grant_id, g.granted_at

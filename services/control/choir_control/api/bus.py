@@ -21,7 +21,8 @@ from choir_common.wire.messages import (
     ReadChannels,
 )
 from choir_common.wire.money import ReleaseForMemory, ReserveForMemory, UsageReports
-from choir_control.approvals.buttons import ApprovalButtons
+from choir_common.wire.pairing import RequestPairing
+from choir_common.wire.triggers import MailOffer
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher
 from choir_control.conversations.activity.publisher import ActivityPublisher
@@ -29,6 +30,9 @@ from choir_control.conversations.commands.spec import CommandScope
 from choir_control.conversations.commands.table import commands_for
 from choir_control.conversations.inbox.service import InboxService
 from choir_control.conversations.outbox.store import OutboxStore
+from choir_control.conversations.pairing.buttons import PairingButtons
+from choir_control.conversations.pairing.service import PairingService
+from choir_control.conversations.triggers.mail import MailTriggerService
 from choir_control.images.repositories.prompt_files import MemoryPromptReader
 from choir_control.money.costs import CostService
 from choir_control.money.memory_budgets import MemoryBudgetService
@@ -42,7 +46,7 @@ def make_bus_endpoints(
     inbox: InboxService,
     outbox: OutboxStore,
     activity: ActivityPublisher,
-    buttons: ApprovalButtons,
+    buttons: PairingButtons,
     gateway: NatsGatewayClient,
     bot_tokens: BotTokenPublisher,
     memory_prompts: MemoryPromptReader,
@@ -88,10 +92,20 @@ def make_bus_endpoints(
     )
 
 
+def make_pairing_endpoint(pairing: PairingService) -> Endpoint:
+    """Return the endpoint for requests of unknown users."""
+    return Endpoint(subjects.request_pairing(), RequestPairing, pairing.request)
+
+
+def make_mail_endpoint(mail: MailTriggerService) -> Endpoint:
+    """Return the endpoint for mail of nobody in `dms`."""
+    return Endpoint(subjects.offer_mail(), MailOffer, mail.offer)
+
+
 def list_channel_commands() -> tuple[ChannelCommand, ...]:
     """Return the command table for channels; a command of two words appears under its first word."""
     commands: dict[str, ChannelCommand] = {}
-    for row in commands_for(is_admin=True):
+    for row in commands_for("admin"):
         name = row.name.split()[0]
         command = ChannelCommand(
             name=name, summary=row.summary, admin=row.scope is not CommandScope.DM

@@ -6,7 +6,7 @@ notify readers.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import structlog
 from fastapi import APIRouter, Request
@@ -15,6 +15,7 @@ from fastapi.responses import StreamingResponse
 from choir_common.errors import InvalidRequest, RateLimited, Unavailable
 from choir_common.http.response_parser import ServerSentEvent
 from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, event_stream_response, render_event
+from choir_common.http.routers import ServiceRouter
 from choir_common.wire.events import Event
 from choir_control.agents.sessions.record import LIVE_STATUSES
 from choir_control.agents.sessions.store import SessionStore
@@ -38,7 +39,7 @@ def make_signal_router(
     guard: LeaseAuthenticator, streams: SignalStreams, limits: SessionRateLimiter
 ) -> APIRouter:
     """Return the router of the signal stream."""
-    router = APIRouter(tags=["events"])
+    router = ServiceRouter(tags=["events"])
 
     @router.get("/events", response_class=StreamingResponse)
     async def events(request: Request) -> StreamingResponse:
@@ -69,7 +70,7 @@ class LogStreamer:
         self._signal_streams = signal_streams
         self._open = 0
 
-    def follow(self, session_id: str, after: int) -> AsyncIterator[bytes]:
+    def follow(self, session_id: str, after: int) -> AsyncGenerator[bytes, None]:
         """Yield an SSE stream: all events after a revision, then new ones until the session ends.
 
         Raises RateLimited when too many streams are open.
@@ -78,7 +79,7 @@ class LogStreamer:
             raise RateLimited(f"{MAX_STREAMS} logs are already being followed; close one first.")
         return self._counted(session_id, after)
 
-    async def _counted(self, session_id: str, after: int) -> AsyncIterator[bytes]:
+    async def _counted(self, session_id: str, after: int) -> AsyncGenerator[bytes, None]:
         self._open += 1
         try:
             async for piece in self._follow(session_id, after):

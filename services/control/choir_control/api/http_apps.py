@@ -10,26 +10,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx2
 from fastapi import APIRouter, Depends, FastAPI, Response
 
 from choir_common.errors import StartupError, Unavailable
 from choir_common.http.listen import bind_unix, serve
-from choir_common.http.openapi import GATEWAY_TOKEN, LEASE_TOKEN, OPERATOR_TOKEN
+from choir_common.http.openapi import (
+    GATEWAY_TOKEN,
+    HOOK_SIGNATURE,
+    LEASE_TOKEN,
+    OPERATOR_TOKEN,
+)
+from choir_common.http.routers import ServiceRouter
 from choir_common.http.service_app import LargeBodyRoute, ReadinessCheck, make_service_app
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_control.api.event_streams import make_signal_router
+from choir_control.api.hooks import HOOK_BODIES
 from choir_control.api.operator.authentication import (
+    ConversationAuthentication,
     FileAuthentication,
     MetricsAuthentication,
     OperatorAuthentication,
 )
-from choir_control.api.operator.console import LARGE_BODIES, console_routes
+from choir_control.api.operator.console import LARGE_BODIES, GatewayClients, console_routes
 from choir_control.api.operator.database_timeout import DatabaseTimeoutMiddleware
 from choir_control.api.readiness import CompleteReadiness, ReadinessChecks
 from choir_control.api.rpc.app import RpcApp, make_rpc_router
 from choir_control.api.rpc.rate_limits import HEARTBEAT_LIMIT, SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
+from choir_control.api.web_page import web_page_routes
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.metrics.meter import ControlMetrics
@@ -100,33 +108,41 @@ def make_host_app(
     readiness: ReadinessChecks,
     endpoints: AgentEndpoints,
     authentication: OperatorAuthentication,
+    conversation_authentication: ConversationAuthentication,
     file_authentication: FileAuthentication,
-    gateway: httpx2.AsyncClient,
+    gateway: GatewayClients,
     routers: Sequence[APIRouter],
+    conversation_routers: Sequence[APIRouter],
     file_routes: APIRouter,
+    signed_routes: APIRouter,
+    sign_in_routes: APIRouter,
     metrics: ControlMetrics,
     secrets: SecretStore,
 ) -> FastAPI:
-    """Return the application of the host endpoint: agents' endpoints, operator API, console and metrics."""
-    app = make_agent_app(version, CompleteReadiness(readiness), endpoints, LARGE_BODIES)
+    """Return the application of the host endpoint: agents' endpoints, operators' API, console, hooks."""
+    large_bodies = (*LARGE_BODIES, HOOK_BODIES)
+    app = make_agent_app(version, CompleteReadiness(readiness), endpoints, large_bodies)
     app.title = "choird"
     app.add_middleware(DatabaseTimeoutMiddleware, readiness=readiness)
-    own_routes = APIRouter()
 
-    @own_routes.get("/openapi.json", include_in_schema=False)
-    async def schema() -> dict[str, object]:
-        """Describe this API."""
-        return app.openapi()
+    # The console first: routes are compared in this order, and a message must not wait for a hundred of them.
+    for_people = [Depends(conversation_authentication), Depends(OPERATOR_TOKEN)]
+    for router in (console_routes(gateway), *conversation_routers):
+        app.include_router(router, prefix="/v1", dependencies=for_people)
 
     operators_only = [Depends(authentication), Depends(OPERATOR_TOKEN)]
-    # The console first: routes are compared in this order, and a message must not wait for a hundred of them.
-    for router in (console_routes(gateway), *routers, own_routes):
+    for router in (*routers, _schema_routes(app)):
         # With a prefix here and no router around them: otherwise FastAPI would prepare the routes of nested
         # routers a second time, to see that each has a path.
         app.include_router(router, prefix="/v1", dependencies=operators_only)
 
     for_gateway = [Depends(file_authentication), Depends(GATEWAY_TOKEN)]
     app.include_router(file_routes, prefix="/v1", dependencies=for_gateway)
+
+    # Each request proves by its own signature or token where it comes from.
+    app.include_router(signed_routes, prefix="/v1", dependencies=[Depends(HOOK_SIGNATURE)])
+    app.include_router(sign_in_routes, prefix="/v1")
+    app.include_router(web_page_routes(gateway.files))
 
     metrics_authentication = MetricsAuthentication(authentication, secrets)
 
@@ -136,6 +152,17 @@ def make_host_app(
         return Response(await metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
     return app
+
+
+def _schema_routes(app: FastAPI) -> APIRouter:
+    router = ServiceRouter()
+
+    @router.get("/openapi.json", include_in_schema=False)
+    async def schema() -> dict[str, object]:
+        """Describe this API."""
+        return app.openapi()
+
+    return router
 
 
 @dataclass(frozen=True, slots=True)

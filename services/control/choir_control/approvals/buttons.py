@@ -18,6 +18,9 @@ from choir_control.log.metrics.meter import ControlMetrics
 log = structlog.get_logger("choir.approvals")
 
 REFUSED = ButtonResponse(answer="This is no longer open.")
+REFUSED_IN_GROUP = ButtonResponse(
+    answer="A group decides on nothing. Only an admin can, in the own conversation."
+)
 ANSWERS: dict[Verdict, str] = {"approved": "Approved.", "rejected": "Rejected."}
 
 
@@ -44,6 +47,12 @@ class ApprovalButtons:
         """
         dm = self._find_dm(press.gateway, press.user_id)
         data = parse_button_data(press.data)
+        if press.chat_id != press.user_id and self._is_group(press):
+            # No request is shown in a group: the press is forged, or of a message from before.
+            self._refuse(press, "in a group")
+            return REFUSED_IN_GROUP
+        if dm is not None and not self._configuration.current.people.may_decide(dm):
+            return self._refuse(press, "from a user who does not decide")
         # In a private chat the chat id is the user id, so this refuses buttons forwarded to other
         # chats.
         if data is None or dm is None or press.chat_id != press.user_id:
@@ -78,6 +87,10 @@ class ApprovalButtons:
         if not await self._approvals.show_page(approval, page, nonce):
             return self._refuse(press, "not the next page")
         return ButtonResponse(answer=f"Page {page} of {approval.pages}.")
+
+    def _is_group(self, press: ButtonPress) -> bool:
+        dms = self._configuration.current.config.dms.values()
+        return any((dm.gateway, dm.chat_id) == (press.gateway, press.chat_id) for dm in dms)
 
     def _find_dm(self, gateway: str, user_id: str) -> str | None:
         """Return the conversation (DM) of a user on a gateway, or None."""

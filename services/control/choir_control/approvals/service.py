@@ -111,7 +111,7 @@ class ApprovalService:
             raise Conflict(f"{approval_id} differs from what you were shown; look at it again.")
         grant = _make_grant(approval, scope) if outcome == "approved" else None
         text = _describe_decision(approval, outcome, by, grant)
-        async with self._signal_locks.of(approval.dm):
+        async with self._signal_locks.of(approval.home_dm or approval.dm):
             is_first = await self._store.decide(approval_id, outcome, by, text, button, grant)
         decided = await self.find(approval_id)
         if not is_first:

@@ -25,6 +25,7 @@ from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
 from choir_control.approvals.grant_store import GRANT_PREFIX, NewGrant, find_earlier_yes
 from choir_control.approvals.nonce import ButtonChoices, ButtonNonce
+from choir_control.approvals.statements import COLUMNS, DECIDE, FROM, NOTICE, PAGE, WAIT
 from choir_control.approvals.texts import format_request
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import Lease
@@ -42,79 +43,6 @@ Outcome = Literal["approved", "rejected", "expired"]
 """The end of a request; `expired` means that nobody decided in time."""
 
 MAX_BASIS_BYTES = 400_000
-
-_COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, payload, a.digest, a.status,
-    created_at, resolved_at, decided_by, scopes, job_id, pages, pages_shown, hosts, s.dm, s.gateway, e.stage,
-    COALESCE(e.detail, '') AS detail,
-    request_type = 'call' AND s.ended_at IS NOT NULL
-    AND s.status NOT IN ('starting', 'active', 'stopping', 'crashed')
-    AND s.ended_at <= COALESCE(resolved_at, clock_timestamp()) AS session_ended"""
-_FROM = """FROM choir_control.pending_approvals AS a JOIN choir_control.sessions AS s USING (session_id)
-    LEFT JOIN choir_control.approval_effects AS e USING (approval_id)"""
-# The statement that decides also checks the button: DM, user, nonce, digest and state. If one of
-# them does not fit, nothing changes.
-_DECIDE = """
-WITH decided AS (
-    UPDATE choir_control.pending_approvals AS a
-    SET status = $2, resolved_at = clock_timestamp(), decided_by = $3
-    WHERE approval_id = $1 AND status = 'pending' AND ($6::bytea IS NULL OR EXISTS (
-        SELECT FROM choir_control.approval_nonces AS n
-        WHERE n.nonce_sha256 = $6 AND n.approval_id = a.approval_id AND n.dm = $7 AND n.user_id = $8
-          AND n.digest = a.digest AND n.used_at IS NULL))
-    RETURNING approval_id, session_id, agent_id, job_id, request_type, digest, notice_id, hosts
-), granted AS (
-    INSERT INTO choir_control.grants (grant_id, agent_id, tool, destinations, digest, scope, session_id,
-        job_id, approval_id, granted_by, expires_at, hosts)
-    SELECT $10::text, agent_id, $11::text, $12::text[], $13::text, $14::text, session_id, job_id,
-        approval_id, $3, clock_timestamp() + $15::interval, hosts
-    FROM decided WHERE $2 = 'approved' AND $10::text IS NOT NULL
-), used AS (
-    UPDATE choir_control.approval_nonces AS n
-    SET used_at = clock_timestamp(), callback_id = CASE WHEN n.nonce_sha256 = $6 THEN $9 END
-    FROM decided WHERE n.approval_id = decided.approval_id AND n.used_at IS NULL
-), ordered AS (
-    INSERT INTO choir_control.approval_effects (approval_id, digest)
-    SELECT approval_id, digest FROM decided WHERE $2 = 'approved' AND request_type <> 'call'
-), told AS (
-    INSERT INTO choir_control.signals (session_id, body)
-    SELECT session_id, $4::json FROM decided JOIN choir_control.sessions USING (session_id)
-    WHERE status IN ('starting', 'active', 'stopping', 'crashed')
-), said AS (
-    SELECT choir_control.say(dm, gateway, $5) AS dm
-    FROM decided JOIN choir_control.sessions USING (session_id)
-    WHERE notice_id IS NULL AND $3 <> 'dm ' || dm
-), edited AS (
-    SELECT choir_control.say_with(dm, gateway, $5, NULL, notice_id) AS outbox_id
-    FROM decided JOIN choir_control.sessions USING (session_id) WHERE notice_id IS NOT NULL
-)
-SELECT session_id, (SELECT dm FROM said), (SELECT outbox_id FROM edited) FROM decided
-"""
-# Shows the next page in place of the notice, which has the buttons.
-_PAGE = """
-WITH shown AS (
-    UPDATE choir_control.pending_approvals SET pages_shown = $2
-    WHERE approval_id = $1 AND status = 'pending' AND pages_shown = $2 - 1 AND $2 <= pages
-      AND notice_id IS NOT NULL
-    RETURNING approval_id, session_id, notice_id
-), said AS (
-    SELECT approval_id, choir_control.say_with(dm, gateway, $3, $4::json, notice_id) AS outbox_id
-    FROM shown JOIN choir_control.sessions USING (session_id)
-)
-SELECT approval_id, outbox_id FROM said
-"""
-_NOTICE = """
-WITH said AS (
-    SELECT choir_control.say_with(dm, gateway, $2, $3::json, NULL) AS outbox_id
-    FROM choir_control.sessions WHERE session_id = $1
-)
-UPDATE choir_control.pending_approvals SET notice_id = (SELECT outbox_id FROM said)
-WHERE approval_id = $4
-"""
-# The waiting time excludes jumps of the system clock and time in which nobody could have answered.
-_WAIT = """
-UPDATE choir_control.pending_approvals SET waited = waited + $1 WHERE status = 'pending'
-RETURNING approval_id, waited >= $2 AS overdue
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +79,12 @@ class Approval:
     resolved_at: datetime | None
     decided_by: str | None
     dm: str
-    """The conversation that was asked."""
+    """The conversation that was asked: the one whose turn asks, or an admin's."""
     gateway: str
+    further_dm: str | None = None
+    """The conversation whose turn asks, if that is not the home conversation of the session; else None."""
+    home_dm: str = ""
+    """The home conversation of the session."""
     scopes: tuple[GrantScope, ...] = ("once",)
     """The scopes that a yes may have."""
     job_id: str | None = None
@@ -185,6 +117,10 @@ class ApprovalStore:
         """`configuration` names the user of a conversation, the only one who may press a button."""
         self._database = database
         self._configuration = configuration
+
+    def find_decider(self, lease: Lease) -> str:
+        """Return the conversation that is asked about a call of a session."""
+        return self._configuration.current.people.find_decider(lease.dm, lease.dms)
 
     async def find_by_call(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse | None:
         """Return the state of an earlier request by the same call, or None.
@@ -257,16 +193,7 @@ class ApprovalStore:
         by = await find_earlier_yes(connection, lease, request)
         if by is not None:
             return await self._insert_granted(connection, lease, request, content, by)
-        pending = await connection.fetchval(
-            "SELECT count(*) FROM choir_control.pending_approvals "
-            "WHERE session_id = $1 AND status = 'pending'",
-            lease.session_id,
-        )
-        if pending >= MAX_PENDING:
-            raise RateLimited(
-                f"This session has {pending} open approval requests; more are accepted once one of "
-                "them is decided."
-            )
+        await _check_open_requests(connection, lease)
         approval_id = new_id("appr")
         notice = format_request(
             lease.agent_id, approval_id, request.request_type, request.payload, orjson.loads(basis)
@@ -275,8 +202,10 @@ class ApprovalStore:
         await connection.execute(
             """
             INSERT INTO choir_control.pending_approvals (approval_id, session_id, agent_id, call_id,
-                request_type, payload, digest, basis, scopes, job_id, pages, hosts)
-            VALUES ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9, $10, $11, $12)
+                request_type, payload, digest, basis, scopes, job_id, pages, hosts, dm, gateway)
+            VALUES ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9, $10, $11, $12, $13, (
+                SELECT gateway FROM choir_control.session_conversations
+                WHERE session_id = $2 AND dm = $13))
             """,
             approval_id,
             lease.session_id,
@@ -290,6 +219,7 @@ class ApprovalStore:
             request.job_id,
             notice.pages,
             request.hosts,
+            lease.turn_dm or None,
         )
         choices = ButtonChoices(scopes=scopes, pages=notice.pages)
         await self._send_request(connection, lease, approval_id, notice.text, digest, choices)
@@ -309,8 +239,10 @@ class ApprovalStore:
         await connection.execute(
             """
             INSERT INTO choir_control.pending_approvals (approval_id, session_id, agent_id, call_id,
-                request_type, payload, digest, basis, job_id, status, resolved_at, decided_by)
-            VALUES ($1, $2, $3, $4, 'call', $5::json, $6, $7::json, $8, 'approved', clock_timestamp(), $9)
+                request_type, payload, digest, basis, job_id, status, resolved_at, decided_by, dm, gateway)
+            VALUES ($1, $2, $3, $4, 'call', $5::json, $6, $7::json, $8, 'approved', clock_timestamp(), $9,
+                $10, (SELECT gateway FROM choir_control.session_conversations
+                 WHERE session_id = $2 AND dm = $10))
             """,
             approval_id,
             lease.session_id,
@@ -321,6 +253,7 @@ class ApprovalStore:
             basis,
             request.job_id,
             by,
+            lease.turn_dm or None,
         )
         log.info(
             "approved by an earlier yes",
@@ -341,18 +274,28 @@ class ApprovalStore:
         digest: str,
         choices: ButtonChoices,
     ) -> None:
-        """Send the request to the conversation, with buttons if its user is known."""
-        nonce = ButtonNonce.generate()
-        dm = self._configuration.current.config.dms.get(lease.bindings.dm)
+        """Send the request to the conversation that decides, with buttons if its user is known."""
+        nonce, decider = ButtonNonce.generate(), self.find_decider(lease)
+        dm = self._configuration.current.config.dms.get(decider)
+        if dm is not None and dm.is_group:
+            # What a request contains is for those who decide; without an admin's conversation, operators.
+            dm, text = None, f"{lease.agent_id} needs an approval by an operator ({approval_id})."
         buttons_json = _buttons_json(nonce, choices) if dm else None
-        await connection.execute(_NOTICE, lease.session_id, text, buttons_json, approval_id)
+        place = (decider, dm.gateway) if dm and decider != lease.dm else (None, None)
+        await connection.execute(NOTICE, approval_id, text, buttons_json, *place)
+        gateway = self._configuration.current.gateway_of(lease.dm)
+        if decider != lease.dm and gateway is not None:
+            notice = f"{lease.agent_id} needs an admin's approval for this. It was asked ({approval_id})."
+            await connection.execute(
+                "SELECT choir_control.say($1, $2, $3)", lease.dm, gateway, notice
+            )
         if dm:
             await connection.execute(
                 "INSERT INTO choir_control.approval_nonces "
                 "(nonce_sha256, approval_id, dm, user_id, digest) VALUES ($1, $2, $3, $4, $5)",
                 nonce.sha256,
                 approval_id,
-                lease.bindings.dm,
+                decider,
                 dm.user_id,
                 digest,
             )
@@ -382,7 +325,7 @@ class ApprovalStore:
     async def find_by_message(self, dm: str, message_id: str) -> Approval | None:
         """Return the request that a message of a conversation asks about, or None."""
         row = await self._database.fetchrow(
-            f"SELECT {_COLUMNS}, a.basis {_FROM} JOIN choir_control.outbox AS o ON o.outbox_id = a.notice_id "
+            f"SELECT {COLUMNS}, a.basis {FROM} "
             "WHERE o.dm = $1 AND o.message_id = $2 ORDER BY a.created_at DESC LIMIT 1",
             dm,
             message_id,
@@ -407,7 +350,7 @@ class ApprovalStore:
         """
         body = ApprovalResolvedSignal(approval_id=approval_id, status=outcome)
         row = await self._database.fetchrow(
-            _DECIDE,
+            DECIDE,
             approval_id,
             outcome,
             by,
@@ -438,7 +381,7 @@ class ApprovalStore:
         choices = ButtonChoices(scopes=approval.scopes, pages=approval.pages, pages_shown=page)
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(
-                _PAGE, approval.approval_id, page, text, _buttons_json(nonce, choices)
+                PAGE, approval.approval_id, page, text, _buttons_json(nonce, choices)
             )
             if row is not None:
                 await connection.execute(
@@ -450,7 +393,7 @@ class ApprovalStore:
     async def get(self, approval_id: str) -> Approval | None:
         """Return a request, or None."""
         row = await self._database.fetchrow(
-            f"SELECT {_COLUMNS}, a.basis {_FROM} WHERE approval_id = $1",
+            f"SELECT {COLUMNS}, a.basis {FROM} WHERE approval_id = $1",
             approval_id,
         )
         return None if row is None else _approval(row)
@@ -458,7 +401,7 @@ class ApprovalStore:
     async def list_newest(self, limit: int) -> list[Approval]:
         """Return the newest requests, pending ones first, without their `basis`."""
         rows = await self._database.fetch(
-            f"SELECT {_COLUMNS}, '{{}}'::json AS basis {_FROM} "
+            f"SELECT {COLUMNS}, '{{}}'::json AS basis {FROM} "
             "ORDER BY a.status = 'pending' DESC, created_at DESC LIMIT $1",
             limit,
         )
@@ -466,8 +409,22 @@ class ApprovalStore:
 
     async def add_waiting_time(self, elapsed: timedelta, timeout: timedelta) -> list[str]:
         """Add `elapsed` to the waiting time of all open requests; return those beyond `timeout`."""
-        rows = await self._database.fetch(_WAIT, elapsed, timeout)
+        rows = await self._database.fetch(WAIT, elapsed, timeout)
         return [row["approval_id"] for row in rows if row["overdue"]]
+
+
+async def _check_open_requests(connection: Connection, lease: Lease) -> None:
+    """Raise RateLimited if the session has too many open requests."""
+    pending = await connection.fetchval(
+        "SELECT count(*) FROM choir_control.pending_approvals "
+        "WHERE session_id = $1 AND status = 'pending'",
+        lease.session_id,
+    )
+    if pending >= MAX_PENDING:
+        raise RateLimited(
+            f"This session has {pending} open approval requests; more are accepted once one of "
+            "them is decided."
+        )
 
 
 def _grant_id(by: str) -> str | None:

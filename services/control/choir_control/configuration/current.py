@@ -5,8 +5,8 @@ A new configuration replaces the old one as a whole; it is never patched.
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.wire.config import (
     AgentConfig,
+    AgentConversation,
     AgentSettings,
     Config,
     FileLimits,
@@ -31,10 +32,13 @@ from choir_common.wire.messages import (
     DmBinding,
     GatewayBinding,
     WebhookBinding,
+    WhatsAppBinding,
 )
 from choir_common.wire.policy import AgentPolicy, Role
 from choir_common.wire.rpc import ResourceBindings
+from choir_control.configuration.pairing import PairedUser, add_paired
 from choir_control.configuration.parsing import complete_config, parse_config_file
+from choir_control.configuration.people import Identity, PersonRegistry
 from choir_control.configuration.servers import known_hosts
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
 
@@ -65,6 +69,16 @@ class ConfigSnapshot:
 
     version: int
     config: Config
+    """config.json with the deployment's additions and the conversations of paired users."""
+    linked: Mapping[Identity, str] = field(default_factory=dict)
+    """The people of linked identities."""
+    paired: Mapping[str, PairedUser] = field(default_factory=dict)
+    """Paired users whose conversations are in `config`, by its name."""
+
+    @property
+    def people(self) -> PersonRegistry:
+        """Return who the users of conversations are."""
+        return PersonRegistry(self.config, self.linked, self.paired)
 
     def agent(self, agent_id: str) -> AgentConfig:
         """Return an agent's configuration; raises NotFound."""
@@ -92,7 +106,9 @@ class ConfigSnapshot:
         If it is the default of several agents, return the one that was bound to it last, or else
         the first by name.
         """
-        owners = [name for name, a in self.config.agents.items() if a.defaults.dm == dm]
+        agents = self.config.agents.items()
+        owners = [name for name, a in agents if a.defaults.dm == dm]
+        owners = owners or [name for name, a in agents if dm in a.conversations]
         return held_last if held_last in owners else min(owners, default=None)
 
     def complete_bindings(self, agent_id: str, bindings: ResourceBindings) -> ResourceBindings:
@@ -113,8 +129,13 @@ class ConfigSnapshot:
             }
         )
 
-    def settings_for(self, agent_id: str, bindings: ResourceBindings) -> AgentSettings:
-        """Return the settings of a session; raises NotFound if its model was removed."""
+    def settings_for(
+        self, agent_id: str, bindings: ResourceBindings, dms: Sequence[str] = ()
+    ) -> AgentSettings:
+        """Return the settings of a session that serves the conversations `dms`, the home one first.
+
+        Raises NotFound if its model was removed.
+        """
         config, session_bindings = self.config, self.complete_bindings(agent_id, bindings)
         if session_bindings.llm not in config.models:
             raise NotFound(f"The model {session_bindings.llm!r} is no longer in config.json.")
@@ -125,12 +146,9 @@ class ConfigSnapshot:
             core_model=_named(config.models, session_bindings.core_llm),
             vision_model_name=self._vision_model_name(agent_id),
             vision_model=_named(config.models, self._vision_model_name(agent_id)),
-            fallback_models=_fallback_models(
-                config,
-                session_bindings.llm,
-                session_bindings.core_llm,
-                self._vision_model_name(agent_id),
-            ),
+            wake_up_model_name=self._wake_up_model_name(agent_id),
+            wake_up_model=_named(config.models, self._wake_up_model_name(agent_id)),
+            fallback_models=self._fallback_models(agent_id, session_bindings),
             budgets=self.budgets_for(agent_id),
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rate_limit_retry_ms=config.rate_limit_retry_ms,
@@ -153,11 +171,23 @@ class ConfigSnapshot:
             features=config.features,
             policy=AgentPolicy(
                 agent_id=agent_id,
-                role=self.role_in(session_bindings.dm),
+                role=self.role_for(agent_id, session_bindings.dm),
                 rules=config.policy,
                 known_hosts=known_hosts(config),
             ),
             has_repository=self.has_repository(agent_id),
+            conversations=self._conversations(dms),
+        )
+
+    def _fallback_models(self, agent_id: str, bindings: ResourceBindings) -> dict[str, ModelConfig]:
+        names = (self._vision_model_name(agent_id), self._wake_up_model_name(agent_id))
+        return _fallback_models(self.config, bindings.llm, bindings.core_llm, *names)
+
+    def _conversations(self, dms: Sequence[str]) -> tuple[AgentConversation, ...]:
+        """Return the conversations that an agent may choose from; one that has only one chooses none."""
+        shared = dms if len(dms) > 1 else ()
+        return tuple(
+            AgentConversation(name=dm, person=self.people.person_in(dm) or "") for dm in shared
         )
 
     def workspace_limits(self, workspace: str) -> WorkspaceLimits:
@@ -178,16 +208,23 @@ class ConfigSnapshot:
     def timezone_for(self, agent_id: str, dm: str) -> str:
         """Return a user's time zone: the user's own, the agent's, or else the host's."""
         user, own = self.config.dms.get(dm), self.config.agents.get(agent_id)
+        person = self.config.people.get(self.people.person_in(dm) or "")
         return (
             (user.timezone if user else None)
+            or (person.timezone if person else None)
             or (own.timezone if own else None)
             or read_host_timezone()
         )
 
     def role_in(self, dm: str) -> Role:
         """Return the role of a conversation's user."""
-        user = self.config.dms.get(dm)
-        return "admin" if user is not None and user.admin else "user"
+        return "admin" if self.people.is_admin(dm) else "user"
+
+    def role_for(self, agent_id: str, home_dm: str) -> Role:
+        """Return the role in which an agent works: `admin` if all of its conversations are admins'."""
+        own = self.config.agents.get(agent_id)
+        dms = (home_dm, *(own.conversations if own else ()))
+        return "admin" if all(self.role_in(dm) == "admin" for dm in dms) else "user"
 
     def is_streaming(self, agent_id: str) -> bool:
         """Return True if an agent's replies are shown while the model writes them."""
@@ -202,6 +239,10 @@ class ConfigSnapshot:
     def _vision_model_name(self, agent_id: str) -> str | None:
         own = self.config.agents.get(agent_id)
         return own.defaults.vision_llm if own else None
+
+    def _wake_up_model_name(self, agent_id: str) -> str | None:
+        own = self.config.agents.get(agent_id)
+        return own.wake_ups.model if own and own.wake_ups else None
 
     def _voice(self, name: str | None) -> VoiceBinding | None:
         profile = _named(self.config.voice_profiles, name)
@@ -240,6 +281,7 @@ class ConfigSnapshot:
 
     def channels(self) -> ChannelTable:
         """Return the gateways and conversations (DMs) for the gateway service."""
+        mailboxes = {it.mail.gateway for it in self.config.triggers.values() if it.mail}
         return ChannelTable(
             config_version=self.version,
             gateways=tuple(
@@ -252,11 +294,25 @@ class ConfigSnapshot:
                     if g.webhook
                     else None,
                     acknowledgement=g.acknowledgement,
+                    app_secret=g.app_secret,
+                    email=g.email,
+                    whatsapp=WhatsAppBinding(**g.whatsapp.model_dump()) if g.whatsapp else None,
+                    signal=g.signal,
+                    pairing=g.pairing is not None,
+                    starts_work=name in mailboxes,
                 )
                 for name, g in self.config.gateways.items()
             ),
             dms=tuple(
-                DmBinding(name=name, gateway=d.gateway, user_id=d.user_id, admin=d.admin)
+                DmBinding(
+                    name=name,
+                    gateway=d.gateway,
+                    user_id=d.user_id or "",
+                    admin=self.people.is_admin(name),
+                    chat_id=d.chat_id or "",
+                    topic=d.topic or "",
+                    answers=d.answers,
+                )
                 for name, d in self.config.dms.items()
             ),
         )
@@ -294,6 +350,8 @@ class ConfigService:
         self._lock = asyncio.Lock()
         self._current: ConfigSnapshot | None = None
         self._candidate: ConfigCandidate | None = None
+        self._linked: Mapping[Identity, str] = {}
+        self._paired: tuple[PairedUser, ...] = ()
         self.note = ""
         """Why the configuration in force is not the one in the file; empty if it was read from the file."""
 
@@ -303,6 +361,13 @@ class ConfigService:
         if self._current is None:
             raise NotFound("No configuration has been loaded yet.")
         return self._current
+
+    @property
+    def declared(self) -> Config:
+        """Return the configuration in force without the conversations of paired users."""
+        if self._candidate is None:
+            raise NotFound("No configuration has been loaded yet.")
+        return self._candidate.config
 
     def root_of(self, workspace: str) -> Path:
         """Return the directory of a workspace; raises NotFound."""
@@ -351,24 +416,35 @@ class ConfigService:
         """
         async with self._lock:
             version = await self._versions.store_version(candidate.digest, candidate.body, reason)
-            return self._swap(ConfigSnapshot(version, candidate.config), candidate, reason)
+            return self._swap(version, candidate, reason)
 
-    async def renumber(self) -> int:
-        """Give the current configuration a new version because secrets that it names have changed."""
+    async def renumber(self, reason: Reason = "secrets") -> int:
+        """Give the current configuration a new version: secrets that it names, or paired users, changed."""
         async with self._lock:
             candidate = self._candidate
             if candidate is None:
                 raise NotFound("No configuration has been loaded yet.")
             version = await self._versions.store_new_version(
-                candidate.digest, candidate.body, "secrets"
+                candidate.digest, candidate.body, reason
             )
-            return self._swap(
-                ConfigSnapshot(version, candidate.config), candidate, "secrets"
-            ).version
+            return self._swap(version, candidate, reason).version
 
-    def _swap(
-        self, snapshot: ConfigSnapshot, candidate: ConfigCandidate, reason: Reason
-    ) -> ConfigSnapshot:
+    def set_linked(self, linked: Mapping[Identity, str]) -> None:
+        """Replace the people of linked identities."""
+        self._linked = dict(linked)
+        if self._current is not None:
+            self._current = replace(self._current, linked=self._linked)
+
+    def set_paired(self, users: Iterable[PairedUser]) -> None:
+        """Replace the paired users."""
+        self._paired = tuple(users)
+        if self._current is not None:
+            config, paired = add_paired(self.declared, self._paired)
+            self._current = replace(self._current, config=config, paired=paired)
+
+    def _swap(self, version: int, candidate: ConfigCandidate, reason: Reason) -> ConfigSnapshot:
+        config, paired = add_paired(candidate.config, self._paired)
+        snapshot = ConfigSnapshot(version, config, self._linked, paired)
         self._current, self._candidate = snapshot, candidate
         if reason == "config":
             self.note = ""

@@ -91,12 +91,14 @@ def _leads_to(config: Config, agent: AgentConfig, path: tuple[str, ...]) -> bool
         return False
     section, name = path[0], path[1]
     defaults = agent.defaults
-    dm, voice = config.dms.get(defaults.dm), config.voice_profiles.get(defaults.voice_profile or "")
+    dms = (defaults.dm, *agent.conversations)
+    gateways = tuple(config.dms[name].gateway for name in dms if name in config.dms)
+    voice = config.voice_profiles.get(defaults.voice_profile or "")
     names = {
         "workspaces": (defaults.workspace,),
         "models": _models_of(config, defaults.llm, defaults.core_llm, defaults.vision_llm),
-        "dms": (defaults.dm,),
-        "gateways": (dm and dm.gateway,),
+        "dms": dms,
+        "gateways": gateways,
         "voice_profiles": (defaults.voice_profile,),
         "tts": (voice and voice.tts,),
         "git_identities": (defaults.git_identity, agent.repo.git_identity),

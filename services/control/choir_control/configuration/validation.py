@@ -10,9 +10,17 @@ from pathlib import Path
 
 from choir_common.ids import RESERVED_AGENT_IDS
 from choir_common.stack_secrets import RESERVED_SECRETS
-from choir_common.wire.channel_types import types_with_reactions, types_with_webhook
+from choir_common.wire.channel_types import (
+    types_with_app_token,
+    types_with_reactions,
+    types_with_webhook,
+)
 from choir_common.wire.config import AgentDefaults, Config, secret_references
 from choir_common.wire.config_parts import MONEY_BUDGETS, AgentBudgets, Budgets
+from choir_common.wire.trigger_config import WakeUpConfig
+from choir_control.configuration.groups import find_group_faults
+from choir_control.configuration.mailboxes import find_mailbox_faults
+from choir_control.configuration.pairing import find_pairing_faults
 from choir_control.configuration.prices import unpriced_entries
 
 # One model call with the tools and the identity of an agent needs a few thousand tokens.
@@ -21,6 +29,9 @@ MIN_SESSION_TOKENS = 1_000
 MAX_CORE_JOBS = 64
 # Stopping an agent waits for the summary, and users wait for the stop.
 MAX_SUMMARY_TIMEOUT_MS = 300_000
+MIN_WAKE_UP_MINUTES = 15
+HEADER_SCHEMES = ("hmac-sha256", "token")
+"""Signature schemes of hooks whose header can be chosen."""
 
 
 def find_faults(config: Config) -> list[str]:
@@ -30,10 +41,12 @@ def find_faults(config: Config) -> list[str]:
         *_workspaces(config),
         *_repos(config),
         *_channels(config),
+        *_people(config),
         *_models(config),
         *_voices(config),
         *_transcription(config),
         *_memory(config),
+        *_triggers(config),
         *_timing(config),
         *_limits(config),
         *_prices(config),
@@ -47,11 +60,24 @@ def _agents(config: Config) -> Iterator[str]:
         if agent_id in RESERVED_AGENT_IDS:
             yield f"agents.{agent_id}: this name is reserved by Choir; choose another"
         yield from _defaults(config, f"agents.{agent_id}.defaults", agent.defaults)
+        if agent.wake_ups is not None:
+            yield from _wake_ups(config, f"agents.{agent_id}.wake_ups", agent.wake_ups)
     yield from _conversations(config)
 
 
+def _wake_ups(config: Config, path: str, wake_ups: WakeUpConfig) -> Iterator[str]:
+    if wake_ups.every.endswith("m") and int(wake_ups.every[:-1]) < MIN_WAKE_UP_MINUTES:
+        yield f"{path}.every: {wake_ups.every} is less than {MIN_WAKE_UP_MINUTES}m"
+    if wake_ups.model is not None and wake_ups.model not in config.models:
+        yield _unknown(f"{path}.model", wake_ups.model, "models", config.models)
+    if wake_ups.quiet_hours is not None:
+        start, end = wake_ups.quiet_hours.split("-")
+        if start == end:
+            yield f"{path}.quiet_hours: {wake_ups.quiet_hours} is no time; remove it"
+
+
 def _conversations(config: Config) -> Iterator[str]:
-    """Reject conversations that are unknown or taken, and, until they are supported, all others."""
+    """Reject conversations that are unknown or taken."""
     agents: dict[str, str] = {}
     for agent_id, agent in config.agents.items():
         path, faults = f"agents.{agent_id}.conversations", list[str]()
@@ -63,11 +89,6 @@ def _conversations(config: Config) -> Iterator[str]:
                 faults.append(f"{path}: {dm!r} is its defaults.dm already; remove it here")
             elif first != agent_id or agent.conversations.count(dm) > 1:
                 faults.append(f"{path}: {dm!r} is in agents.{first}.conversations; name it once")
-        if agent.conversations and not faults:
-            faults.append(
-                f"{path}: this version of Choir serves one conversation with an agent (defaults.dm); "
-                "remove this setting"
-            )
         yield from dict.fromkeys(faults)
 
 
@@ -149,21 +170,54 @@ def _channels(config: Config) -> Iterator[str]:
             yield (
                 f"gateways.{name}.webhook: only a {types_with_webhook()} gateway has one; remove it"
             )
+        if gateway.channel.needs_app_token and gateway.app_secret is None:
+            yield (
+                f"gateways.{name}.app_secret: a {gateway.type} gateway needs the name of the secret "
+                "with its app-level token"
+            )
+        if gateway.app_secret is not None and not gateway.channel.needs_app_token:
+            yield (
+                f"gateways.{name}.app_secret: only a {types_with_app_token()} gateway has one; "
+                "remove it"
+            )
+        if gateway.channel.needs_whatsapp != (gateway.whatsapp is not None):
+            yield f"gateways.{name}.whatsapp: every gateway of type whatsapp needs it, and no other has it"
+        if gateway.channel.needs_signal != (gateway.signal is not None):
+            yield f"gateways.{name}.signal: every gateway of type signal needs it, and no other has it"
         if gateway.acknowledgement is not None and not gateway.channel.has_reactions:
             yield (
                 f"gateways.{name}.acknowledgement: only a {types_with_reactions()} gateway has one; "
                 "remove it"
             )
+    yield from find_mailbox_faults(config)
+    yield from find_pairing_faults(config)
+    yield from find_group_faults(config)
     dm_names: dict[tuple[str, str], str] = {}
     for name, dm in config.dms.items():
         if dm.gateway not in config.gateways:
             yield _unknown(f"dms.{name}.gateway", dm.gateway, "gateways", config.gateways)
+        if dm.user_id is None:
+            continue
         first = dm_names.setdefault((dm.gateway, dm.user_id), name)
         if first != name:
             yield (
                 f"dms.{name}: user {dm.user_id} of gateway {dm.gateway} is already dms.{first}; "
                 "remove one of the two"
             )
+
+
+def _people(config: Config) -> Iterator[str]:
+    owners: dict[tuple[str, str], str] = {}
+    for name, person in config.people.items():
+        for place, identity in enumerate(person.identities):
+            path = f"people.{name}.identities[{place}]"
+            if identity.gateway not in config.gateways:
+                yield _unknown(f"{path}.gateway", identity.gateway, "gateways", config.gateways)
+            first = owners.setdefault((identity.gateway, identity.user), name)
+            if first != name or person.identities.count(identity) > 1:
+                yield f"{path}: this user is people.{first} already; name it once"
+    if config.people and not any(person.role == "owner" for person in config.people.values()):
+        yield "people: nobody has the role owner; give it to one person at least"
 
 
 def _models(config: Config) -> Iterator[str]:
@@ -197,6 +251,45 @@ def _memory(config: Config) -> Iterator[str]:
     name = config.memory.model
     if name is not None and name not in config.models:
         yield _unknown("memory.model", name, "models", config.models)
+
+
+def _triggers(config: Config) -> Iterator[str]:
+    """Reject unknown agents and conversations, and settings that their scheme does not have."""
+    sections = (("hooks", config.hooks), ("triggers", config.triggers))
+    for section, entries in sections:
+        for name, entry in entries.items():
+            path = f"{section}.{name}"
+            if entry.agent not in config.agents:
+                yield _unknown(f"{path}.agent", entry.agent, "agents", config.agents)
+            if entry.dm is not None and entry.dm not in config.dms:
+                yield _unknown(f"{path}.dm", entry.dm, "dms", config.dms)
+    for name, hook in config.hooks.items():
+        if hook.header is not None and hook.signature not in HEADER_SCHEMES:
+            yield f"hooks.{name}.header: {hook.signature} has fixed headers; remove it"
+        if hook.timestamp_header is not None and hook.signature != "hmac-sha256":
+            yield f"hooks.{name}.timestamp_header: only hmac-sha256 has one; remove it"
+    for name, trigger in config.triggers.items():
+        if bool(trigger.folder) == (trigger.mail is not None):
+            yield f"triggers.{name}: it needs either `folder` or `mail`; see docs/hooks.md"
+        if trigger.mail is not None:
+            yield from _mail_trigger(config, f"triggers.{name}.mail.gateway", trigger.mail.gateway)
+        elif trigger.folder and not _is_absolute(trigger.folder):
+            yield (
+                f"triggers.{name}.folder: {trigger.folder!r} is neither absolute nor in a home directory "
+                "(~); write the whole path"
+            )
+
+
+def _is_absolute(folder: str) -> bool:
+    return Path(os.path.expanduser(folder)).is_absolute()  # noqa: PTH111 - never raises
+
+
+def _mail_trigger(config: Config, path: str, name: str) -> Iterator[str]:
+    gateway = config.gateways.get(name)
+    if gateway is None:
+        yield _unknown(path, name, "gateways", config.gateways)
+    elif not gateway.channel.needs_mailbox:
+        yield f"{path}: {name!r} is a {gateway.type} gateway; name one of the type email"
 
 
 def _timing(config: Config) -> Iterator[str]:

@@ -6,12 +6,14 @@ from choir_common.wire.messages import AgentState
 from choir_common.wire.operator import AgentView
 from choir_control.agents.runtimes.port import AgentRuntime, RunningAgent
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
+from choir_control.agents.sessions.conversation_reconciler import ConversationReconciler
 from choir_control.agents.sessions.liveness import LivenessTracker
 from choir_control.agents.sessions.record import LIVE_STATUSES, RESUMABLE_STATUSES, SessionRow
 from choir_control.agents.sessions.reports import LaneStatusRegistry
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.conversations.inbox.store import InboxStore
+from choir_control.log.leases.conversations import ConversationStore
 from choir_control.log.leases.dm_memory import (
     DmMemorySettings,
     DmMemoryStore,
@@ -43,6 +45,8 @@ class AgentOverview:
         liveness: LivenessTracker,
         config_versions: ConfigVersionTracker,
         memory_settings: DmMemoryStore,
+        conversations: ConversationStore,
+        reconciler: ConversationReconciler,
     ) -> None:
         self._configuration = configuration
         self._sessions = sessions
@@ -52,6 +56,8 @@ class AgentOverview:
         self._liveness = liveness
         self._config_versions = config_versions
         self._memory_settings = memory_settings
+        self._conversations = conversations
+        self._reconciler = reconciler
 
     async def require_known_agent(self, agent_id: str) -> None:
         """Raise NotFound unless the agent is configured or still running."""
@@ -63,6 +69,11 @@ class AgentOverview:
         """Return the agent's current session, or None."""
         return await self._sessions.find_live(agent_id)
 
+    async def conversations_of(self, session: SessionRow) -> tuple[str, ...]:
+        """Return the conversations that a session serves, the home conversation first."""
+        further = await self._conversations.list_served([session.session_id])
+        return (session.bindings.dm, *further.get(session.session_id, ()))
+
     async def all(self) -> list[AgentView]:
         """Return all agents that are configured or running, sorted by name."""
         snapshot = self._configuration.current
@@ -70,10 +81,12 @@ class AgentOverview:
         running_agents = {agent.session_id: agent for agent in await self._runtime.list_running()}
         waiting_counts = await self._inbox.count_waiting()
         memory = await self._memory_settings.read_all()
+        further = await self._conversations.list_served([row.session_id for row in live.values()])
         views = []
         for agent_id in sorted(snapshot.config.agents.keys() | live.keys()):
             row = live.get(agent_id) or await self._last(agent_id)
             view = self._view(snapshot, agent_id, row, running_agents, waiting_counts)
+            view = self._with_conversations(view, further, waiting_counts)
             views.append(_with_memory(view, snapshot, row, memory))
         return views
 
@@ -84,10 +97,29 @@ class AgentOverview:
         if row is None:
             snapshot.agent(agent_id)
         running_agents = {agent.session_id: agent for agent in await self._runtime.list_running()}
-        view = self._view(
-            snapshot, agent_id, row, running_agents, await self._inbox.count_waiting()
-        )
+        waiting_counts = await self._inbox.count_waiting()
+        view = self._view(snapshot, agent_id, row, running_agents, waiting_counts)
+        if view.session_id is not None:
+            further = await self._conversations.list_served([view.session_id])
+            view = self._with_conversations(view, further, waiting_counts)
         return _with_memory(view, snapshot, row, await self._memory_settings.read_all())
+
+    def _with_conversations(
+        self,
+        view: AgentView,
+        further: Mapping[str, tuple[str, ...]],
+        waiting_counts: Mapping[str, int],
+    ) -> AgentView:
+        """Return the view of a running agent with its conversations and what waits in all of them."""
+        if view.session_id is None or view.bindings is None:
+            return view
+        dms = (view.bindings.dm, *further.get(view.session_id, ()))
+        update = {
+            "conversations": dms,
+            "conversation_faults": self._reconciler.faults_of(view.agent_id),
+            "queued_messages": sum(waiting_counts.get(dm, 0) for dm in dms),
+        }
+        return view.model_copy(update=update)
 
     async def _last(self, agent_id: str) -> SessionRow | None:
         rows = await self._sessions.list_page(agent_id, None, 1)

@@ -39,6 +39,8 @@ Table(
     Column("pages", Integer, nullable=False, server_default=text("0")),
     Column("pages_shown", Integer, nullable=False, server_default=text("0")),
     Column("hosts", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
+    Column("dm", Text),
+    Column("gateway", Text),
     Index("pending_approvals_by_age", text("created_at DESC")),
     Index(
         "pending_approvals_by_notice", "notice_id", postgresql_where=text("notice_id IS NOT NULL")
@@ -70,6 +72,7 @@ Table(
     Column("revoked_at", TIME),
     Column("revoked_by", Text),
     Column("hosts", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
+    Column("dm", Text),
 )
 
 Table(

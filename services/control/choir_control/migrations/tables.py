@@ -24,10 +24,24 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from choir_control.migrations import approval_tables, schedule_tables
+from choir_control.migrations import (
+    approval_tables,
+    pairing_tables,
+    schedule_tables,
+    trigger_tables,
+    web_tables,
+)
 from choir_control.migrations.metadata import CLOCK, DOLLARS, METADATA, NOW, SCHEMA, TIME, ZERO
 
-__all__ = ("METADATA", "SCHEMA", "approval_tables", "schedule_tables")
+__all__ = (
+    "METADATA",
+    "SCHEMA",
+    "approval_tables",
+    "pairing_tables",
+    "schedule_tables",
+    "trigger_tables",
+    "web_tables",
+)
 
 Table(
     "channel_messages",
@@ -201,6 +215,7 @@ Table(
         "seq",
         postgresql_where=text("message_id IS NOT NULL"),
     ),
+    Index("inbox_by_dm", "dm", "received_at", "seq"),
     Index("inbox_by_session", "session_id", postgresql_where=text("session_id IS NOT NULL")),
     Index(
         "inbox_open_by_session",
@@ -252,6 +267,7 @@ Table(
     Column("parcels", Integer, nullable=False, server_default=text("0")),
     Index("outbox_by_dm", "dm", "outbox_id"),
     Index("outbox_by_edits", "edits", postgresql_where=text("edits IS NOT NULL")),
+    Index("outbox_by_time", "dm", "at", "outbox_id"),
     Index("outbox_by_message", "dm", "message_id", postgresql_where=text("message_id IS NOT NULL")),
     Index(
         "outbox_open",
@@ -280,11 +296,27 @@ Table(
 Table(
     "session_conversations",
     METADATA,
-    Column("session_id", Text, ForeignKey(f"{SCHEMA}.sessions.session_id"), primary_key=True),
+    Column(
+        "session_id",
+        Text,
+        ForeignKey(f"{SCHEMA}.sessions.session_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     Column("dm", Text, primary_key=True),
     Column("gateway", Text, nullable=False),
     Column("bound_at", TIME, nullable=False, server_default=CLOCK),
+    Column("unbound_at", TIME),
     Index("session_conversations_by_dm", "dm"),
+)
+
+Table(
+    "person_identities",
+    METADATA,
+    Column("gateway", Text, primary_key=True),
+    Column("user_id", Text, primary_key=True),
+    Column("person", Text, nullable=False),
+    Column("linked_by", Text, nullable=False),
+    Column("linked_at", TIME, nullable=False, server_default=CLOCK),
 )
 
 Table(
@@ -350,6 +382,7 @@ Table(
     Column("inbox_id", Text, ForeignKey(f"{SCHEMA}.inbox.inbox_id"), unique=True),
     Column("created_at", TIME, nullable=False, server_default=NOW),
     Column("done_at", TIME),
+    Column("delayed", Boolean, nullable=False, server_default=text("false")),
     Index("signals_open_by_dm", "dm", "seq", postgresql_where=text("done_at IS NULL")),
     Index("signals_open_by_session", "session_id", "seq", postgresql_where=text("done_at IS NULL")),
 )

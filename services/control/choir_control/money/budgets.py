@@ -210,8 +210,7 @@ def _refusal_text(
     path = _path_of(snapshot, spender.agent_id, budget)
     if spender.session_id is None:
         return memory_notice(budget, used=used, needed=needed, limit=total, path=path)
-    conversation = snapshot.config.dms.get(spender.dm or "")
-    is_admin = conversation is not None and conversation.admin
+    people, dm = snapshot.people, spender.dm or ""
     return budget_question(
         budget,
         used=used,
@@ -220,7 +219,7 @@ def _refusal_text(
         configured=limit.amount,
         end=limit.period.end if limit.period else None,
         zone=limit.zone,
-        may_grant=may_be_granted(budget, is_admin=is_admin),
+        may_grant=people.may_decide(dm) and may_be_granted(budget, is_admin=people.is_admin(dm)),
         path=path,
     )
 

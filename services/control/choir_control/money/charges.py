@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Literal
 from zoneinfo import ZoneInfo
 
+from choir_common.lanes import dm_of
 from choir_common.wire.config import Config
 from choir_common.wire.money import MoneyBudget
 from choir_control.configuration.current import ConfigService, ConfigSnapshot, read_host_timezone
@@ -51,6 +52,8 @@ class ReportedGrant:
     rev: int
     budget: MoneyBudget
     at: datetime
+    lane: str
+    """The edge lane of the conversation that gave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +79,28 @@ class ChargePricer:
         return tuple(_charge(snapshot.config, agent_id, usage, zone) for usage in usages)
 
     def price_grants(
-        self, agent_id: str, dm: str, grants: Sequence[ReportedGrant]
+        self, agent_id: str, dms: Sequence[str], grants: Sequence[ReportedGrant]
     ) -> tuple[PricedGrant, ...]:
         """Return the grants with their amounts: the configured limit again.
 
-        A grant without a configured limit has no effect, and neither has one for a budget of all agents
-        that does not come from an admin's conversation.
+        `dms` are the conversations of the session, its home conversation first. A grant without a
+        configured limit has no effect, and neither has one of somebody who may not decide on money.
         """
         snapshot = self._configuration.current
         limits = snapshot.budgets_for(agent_id).money
-        conversation = snapshot.config.dms.get(dm)
-        is_admin = conversation is not None and conversation.admin
         return tuple(
             PricedGrant(grant, limits[grant.budget])
             for grant in grants
-            if grant.budget in limits and (is_admin or grant.budget not in TOTALS)
+            if grant.budget in limits and _may_grant(snapshot, grant, dms)
         )
+
+
+def _may_grant(snapshot: ConfigSnapshot, grant: ReportedGrant, dms: Sequence[str]) -> bool:
+    """Return whether the conversation that gave it may: a budget of all agents only an admin's."""
+    dm = dm_of(grant.lane, dms[0])
+    if grant.budget in TOTALS:
+        return dm in dms and snapshot.people.is_admin(dm or "")
+    return snapshot.people.may_decide(dm or "")
 
 
 def zone_of(snapshot: ConfigSnapshot, agent_id: str | None) -> str:

@@ -10,6 +10,7 @@ from choir_common.bus.client import Bus
 from choir_common.clock import Clock
 from choir_control.agents.rollout.config_staging import AgentSocketOpener, ConfigStaging
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
+from choir_control.agents.sessions.conversation_reconciler import ConversationReconciler
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.api.operator.config import config_routes, secret_routes
 from choir_control.configuration.current import ConfigService
@@ -32,6 +33,7 @@ class ConfigurationServices:
         secrets_json: Path,
         deployment_secrets: Mapping[str, str],
         sessions: SessionStore,
+        conversations: ConversationReconciler,
         log: LogServices,
         bus: Bus,
         clock: Clock,
@@ -49,15 +51,7 @@ class ConfigurationServices:
             secrets=secrets,
             certificates=certificates,
         )
-        self.versions = ConfigVersionTracker(
-            configuration=configuration,
-            store=sessions,
-            signals=log.signals,
-            signal_locks=log.signal_locks,
-            notifier=log.notifier,
-            token_publisher=self.bot_tokens,
-            bus=bus,
-        )
+        self.versions = self._make_versions(sessions, log, bus)
         self.secret_reloader = SecretReloader(
             path=secrets_json,
             secrets=secrets,
@@ -73,6 +67,20 @@ class ConfigurationServices:
             outdated_images=OutdatedImages(images.mirrors, images.image_store, sessions),
             version_tracker=self.versions,
             sockets=sockets,
+            conversations=conversations,
+        )
+
+    def _make_versions(
+        self, sessions: SessionStore, log: LogServices, bus: Bus
+    ) -> ConfigVersionTracker:
+        return ConfigVersionTracker(
+            configuration=self._configuration,
+            store=sessions,
+            signals=log.signals,
+            signal_locks=log.signal_locks,
+            notifier=log.notifier,
+            token_publisher=self.bot_tokens,
+            bus=bus,
         )
 
     def routes(self) -> Sequence[APIRouter]:

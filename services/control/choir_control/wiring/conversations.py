@@ -16,6 +16,9 @@ from choir_control.conversations.inbox.file_fetcher import FileFetcher, Received
 from choir_control.conversations.inbox.store import InboxStore
 from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.conversations.outbox.worker import OutboxWorker
+from choir_control.conversations.people.link_codes import LinkCodes
+from choir_control.conversations.people.service import PersonLinks
+from choir_control.conversations.people.store import PersonIdentityStore
 from choir_control.workspaces.outgoing_files import OutboxFileStore, OutgoingFiles
 from choir_control.workspaces.spool import FileSpool
 from choir_control.workspaces.staging import remove_drafts
@@ -52,6 +55,9 @@ class ConversationServices:
         self.inbox_store = InboxStore(database)
         self.file_fetcher = FileFetcher(
             ReceivedFileStore(database), HttpGatewayFilesClient(gateway), configuration
+        )
+        self.people = PersonLinks(
+            PersonIdentityStore(database), configuration=configuration, codes=LinkCodes(clock)
         )
         self.activity = ActivityPublisher(
             CardStore(database), bus=bus, configuration=configuration, clock=clock

@@ -14,13 +14,16 @@ from choir_common.clock import SystemClock
 from choir_control import VERSION
 from choir_control.agents.sessions.handshake import HandshakeService
 from choir_control.agents.sessions.predecessor_log import PredecessorLogReader
-from choir_control.api.bus import make_bus_endpoints
+from choir_control.api.bus import make_bus_endpoints, make_mail_endpoint, make_pairing_endpoint
 from choir_control.api.event_streams import LogStreamer
+from choir_control.api.hooks import hook_routes, incoming_hook_routes, trigger_routes
 from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
 from choir_control.api.operator.agents import agent_routes, choice_routes, signal_routes
 from choir_control.api.operator.approvals import approval_routes
 from choir_control.api.operator.audit import audit_routes
 from choir_control.api.operator.authentication import (
+    CallerAuthentication,
+    ConversationAuthentication,
     FileAuthentication,
     OperatorAuthentication,
     ProcessTree,
@@ -28,8 +31,10 @@ from choir_control.api.operator.authentication import (
 from choir_control.api.operator.collections import collection_routes
 from choir_control.api.operator.cost import cost_routes
 from choir_control.api.operator.forgetting import forget_routes
+from choir_control.api.operator.history import history_routes
 from choir_control.api.operator.memory import MemorySpaces, memory_routes
 from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
+from choir_control.api.operator.people import people_routes
 from choir_control.api.operator.persons import person_routes
 from choir_control.api.operator.policy import policy_routes
 from choir_control.api.operator.schedules import schedule_routes
@@ -41,9 +46,12 @@ from choir_control.api.operator.system import (
     status_routes,
 )
 from choir_control.api.operator.telegram import telegram_routes
+from choir_control.api.operator.web import own_session_routes, sign_in_routes, web_routes
 from choir_control.api.readiness import ReadinessChecks
 from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
+from choir_control.conversations.history import ConversationHistoryReader
+from choir_control.conversations.pairing.buttons import PairingButtons
 from choir_control.log.eventlog.recovery_store import LogTailReader
 from choir_control.wiring.services import ControlServices
 
@@ -58,7 +66,7 @@ class HttpServices:
             bus=services.bus,
             memory=services.host_tools.memory,
             browser=services.host_tools.browser,
-            gateway=services.gateway,
+            gateway=services.gateway.files,
             runtime=services.runtime,
             archives=log.archives,
             egress=services.egress,
@@ -70,15 +78,23 @@ class HttpServices:
             metrics=log.metrics,
             limits=SessionRateLimiter(SystemClock()),
         )
-        operators = OperatorAuthentication(services.secrets.operator_token, ProcessTree())
+        web = services.web
+        callers = CallerAuthentication(
+            operator_token=services.secrets.operator_token,
+            processes=ProcessTree(),
+            cookies=web.cookies,
+        )
+        operators = OperatorAuthentication(callers, web.sessions)
         self.agent_app = make_agent_app(VERSION, self.readiness, endpoints)
         self.host_app = make_host_app(
             version=VERSION,
             readiness=self.readiness,
             endpoints=endpoints,
             authentication=operators,
+            conversation_authentication=ConversationAuthentication(callers, web.sessions),
             file_authentication=FileAuthentication(operators, services.secrets.gateway_token),
             gateway=services.gateway,
+            conversation_routers=_conversation_routers(services),
             routers=(
                 *_system_routers(services, self.readiness),
                 *_agent_routers(services),
@@ -86,6 +102,8 @@ class HttpServices:
                 *services.config_changes.routes(),
             ),
             file_routes=outbox_routes(services.conversations.outgoing_files),
+            signed_routes=incoming_hook_routes(services.triggers.hooks),
+            sign_in_routes=sign_in_routes(web.sessions, web.cookies, web.origins),
             metrics=log.control_metrics,
             secrets=services.secret_store,
         )
@@ -131,20 +149,41 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
         ),
         cost_routes(services.money.costs),
         schedule_routes(services.schedules.service),
+        hook_routes(services.triggers.hooks),
+        trigger_routes(services.triggers.overview),
         approval_routes(approvals.store, approvals.service, approvals.proposals.worker),
-        dm_routes(services.configuration, services.sessions.store, services.log.memory_settings),
         command_routes(services.configuration),
         policy_routes(
             services.configuration, approvals.grants, services.hosts, services.money.costs
         ),
         person_routes(services.persons),
+        people_routes(services.conversations.people, services.pairing),
         telegram_routes(services.telegram),
+        web_routes(services.web.sessions, services.web.origins, services.listener),
         audit_routes(
             verifier=services.log.audit.verifier,
             store=services.log.audit.anchors,
             keys=services.log.audit.keys,
             keyring=services.log.audit.keyring,
         ),
+    )
+
+
+def _conversation_routers(services: ControlServices) -> Sequence[APIRouter]:
+    """Return the routers that people use in their own conversations, too."""
+    outbox = services.conversations.outbox_store
+    return (
+        dm_routes(
+            configuration=services.configuration,
+            sessions=services.sessions.store,
+            conversations=services.sessions.conversation_store,
+            memory_settings=services.log.memory_settings,
+            outbox=outbox,
+        ),
+        history_routes(
+            ConversationHistoryReader(services.database, outbox), services.configuration
+        ),
+        own_session_routes(services.web.sessions, services.web.cookies),
     )
 
 
@@ -162,6 +201,7 @@ def _agent_routers(services: ControlServices) -> Sequence[APIRouter]:
         choice_routes(services.configuration, sessions.overrides, services.overview),
         session_routes(
             sessions=sessions.store,
+            conversations=sessions.conversation_store,
             events=events,
             streams=log_streams,
             verifier=services.log.audit.verifier,
@@ -195,15 +235,24 @@ def _memory_routers(services: ControlServices) -> Sequence[APIRouter]:
 def bus_endpoints(services: ControlServices) -> tuple[Endpoint, ...]:
     """Return the NATS endpoints."""
     conversations = services.conversations
-    return make_bus_endpoints(
+    own = make_bus_endpoints(
         configuration=services.configuration,
         inbox=services.inbox,
         outbox=conversations.outbox_store,
         activity=conversations.activity,
-        buttons=services.approvals.buttons,
+        buttons=PairingButtons(
+            services.pairing,
+            approvals=services.approvals.buttons,
+            configuration=services.configuration,
+        ),
         gateway=conversations.gateway,
         bot_tokens=services.config_changes.bot_tokens,
         memory_prompts=services.images.memory_prompts,
         costs=services.money.costs,
         memory_budgets=services.money.memory_budgets(conversations.outbox),
+    )
+    return (
+        *own,
+        make_pairing_endpoint(services.pairing),
+        make_mail_endpoint(services.triggers.mail),
     )

@@ -10,6 +10,8 @@ from choir_control.conversations.schedules.runner import ScheduleRunner
 from choir_control.conversations.schedules.service import ScheduleService
 from choir_control.conversations.schedules.starter import RunStarter
 from choir_control.conversations.schedules.store import ScheduleStore
+from choir_control.conversations.schedules.wake_up_planner import WakeUpPlanner
+from choir_control.conversations.schedules.wake_up_rules import WakeUpRules, WakeUpStore
 from choir_control.log.signals.notifier import OutboxRescanner
 from choir_control.wiring.log import LogServices
 
@@ -28,12 +30,14 @@ class ScheduleServices:
         clock: Clock,
     ) -> None:
         runs, store = RunStore(database), ScheduleStore(database)
+        wake_ups = WakeUpRules(WakeUpStore(database), configuration)
         starter = RunStarter(
             runs,
             configuration=configuration,
             outbox=outbox,
             notifier=log.notifier,
             signal_locks=log.signal_locks,
+            wake_ups=wake_ups,
         )
         self.runner = ScheduleRunner(runs, starter=starter, clock=clock)
         self.service = ScheduleService(
@@ -46,3 +50,4 @@ class ScheduleServices:
             clock=clock,
         )
         self.tools = AgentScheduleTools(self.service, store, clock)
+        self.wake_ups = WakeUpPlanner(self.service, store, configuration)

@@ -6,6 +6,7 @@ from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.clock import Clock
 from choir_common.http.client import make_client
+from choir_common.http.unix_transport import UnixTransport
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.stack_secrets import RESERVED_SECRETS
@@ -22,6 +23,7 @@ from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.launch import LaunchImageResolver
 from choir_control.agents.sessions.record import CONTINUED_REASONS
 from choir_control.api.http_apps import AgentSockets
+from choir_control.api.operator.console import GatewayClients
 from choir_control.api.transports.listener import TcpListener
 from choir_control.approvals.grant_store import GrantStore
 from choir_control.approvals.proposals.config_proposal import ConfigApplier
@@ -33,6 +35,9 @@ from choir_control.conversations.commands.context import BackgroundCommands, Com
 from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.commands.handler import CommandHandler
 from choir_control.conversations.inbox.service import InboxService
+from choir_control.conversations.outbox.notices import NoticeSender
+from choir_control.conversations.pairing.service import PairingService
+from choir_control.conversations.pairing.store import PairingStore
 from choir_control.conversations.session_overview import AgentOverview
 from choir_control.conversations.telegram.service import TelegramConnector
 from choir_control.settings import ControlSecrets, ControlSettings
@@ -45,8 +50,18 @@ from choir_control.wiring.money import MoneyServices
 from choir_control.wiring.schedules import ScheduleServices
 from choir_control.wiring.sessions import HostToolServices, SessionServices
 from choir_control.wiring.telegram import make_telegram_connector
+from choir_control.wiring.triggers import TriggerServices
+from choir_control.wiring.web import WebServices
 
 SERVICE = "choir-control"
+
+
+def _make_gateway_clients(settings: ControlSettings, secrets: ControlSecrets) -> GatewayClients:
+    address, headers = settings.gateway_address, _bearer(secrets.gateway_token)
+    return GatewayClients(
+        console=make_client(address, headers=headers, unix_transport=UnixTransport),
+        files=make_client(address, headers=headers),
+    )
 
 
 class ControlServices:
@@ -72,7 +87,7 @@ class ControlServices:
             application=SERVICE,
         )
         self.bus = Bus(settings.nats_url, secrets.nats_key, "control")
-        self.gateway = make_client(settings.gateway_address, headers=_bearer(secrets.gateway_token))
+        self.gateway = _make_gateway_clients(settings, secrets)
         self.listener = TcpListener(settings)
         self.agent_sockets = AgentSockets(settings)
         own_secrets = {k: v for k, v in secrets.secrets.items() if k not in RESERVED_SECRETS}
@@ -87,21 +102,20 @@ class ControlServices:
         self.conversations = self._make_conversations()
         self.log = self._make_log()
         self.schedules = self._make_schedules()
+        self.triggers = self._make_triggers()
         self.host_tools = self._make_host_tools()
         self.images = self._make_images()
-        self.operations = OperationService(
-            store=OperationStore(self.database),
-            outbox=self.conversations.outbox,
-            cards=self.conversations.activity,
-        )
+        self.operations = self._make_operations()
         self.sessions = self._make_sessions()
-        self.persons = self._make_person_eraser()
         self.config_changes = self._make_config_changes()
+        self.pairing = self._make_pairing()
+        self.persons = self._make_person_eraser()
         self.telegram = self._make_telegram_connector()
         self.rollout = self._make_rollout()
         self.approvals = self._make_approvals()
         self.overview = self._make_overview()
         self.inbox = self._make_inbox()
+        self.web = self._make_web()
 
     def _make_egress(self) -> EgressRegistry:
         address = self.settings.egress_address
@@ -128,7 +142,7 @@ class ControlServices:
             database=self.database,
             configuration=self.configuration,
             bus=self.bus,
-            gateway=self.gateway,
+            gateway=self.gateway.files,
             clock=self._clock,
         )
 
@@ -154,6 +168,16 @@ class ControlServices:
             clock=self._clock,
         )
 
+    def _make_triggers(self) -> TriggerServices:
+        return TriggerServices(
+            database=self.database,
+            configuration=self.configuration,
+            secrets=self.secret_store,
+            log=self.log,
+            redactor=self.redactor,
+            clock=self._clock,
+        )
+
     def _make_images(self) -> ImageServices:
         return ImageServices(
             settings=self.settings, configuration=self.configuration, secrets=self.secret_store
@@ -168,6 +192,13 @@ class ControlServices:
             redactor=self.redactor,
             money=self.money,
             schedules=self.schedules.tools,
+        )
+
+    def _make_operations(self) -> OperationService:
+        return OperationService(
+            store=OperationStore(self.database),
+            outbox=self.conversations.outbox,
+            cards=self.conversations.activity,
         )
 
     def _make_sessions(self) -> SessionServices:
@@ -206,6 +237,7 @@ class ControlServices:
             gateway=self.conversations.gateway,
             operations=self.operations,
             configuration=self.configuration,
+            paired=self.pairing,
             keyring=self.log.audit.keyring,
             clock=self._clock,
         )
@@ -217,13 +249,24 @@ class ControlServices:
             secrets_json=self.settings.secrets_json,
             deployment_secrets=self.secrets.supplied,
             sessions=self.sessions.store,
+            conversations=self.sessions.conversations,
             log=self.log,
             bus=self.bus,
             clock=self._clock,
-            gateway=self.gateway,
+            gateway=self.gateway.files,
             certificates=self.listener,
             sockets=self.agent_sockets,
             images=self.images,
+        )
+
+    def _make_pairing(self) -> PairingService:
+        return PairingService(
+            PairingStore(self.database),
+            configuration=self.configuration,
+            versions=self.config_changes.versions,
+            conversations=self.sessions.conversations,
+            notices=NoticeSender(self.database, self.conversations.outbox),
+            clock=self._clock,
         )
 
     def _make_telegram_connector(self) -> TelegramConnector:
@@ -231,7 +274,7 @@ class ControlServices:
             config_file=self.settings.config_file,
             secrets_json=self.settings.secrets_json,
             database=self.database,
-            gateway=self.gateway,
+            gateway=self.gateway.files,
             configuration=self.configuration,
             config_changes=self.config_changes,
             sessions=self.sessions,
@@ -290,6 +333,8 @@ class ControlServices:
             liveness=self.sessions.liveness,
             config_versions=self.config_changes.versions,
             memory_settings=self.log.memory_settings,
+            conversations=self.sessions.conversation_store,
+            reconciler=self.sessions.conversations,
         )
 
     def _make_command_context(self) -> CommandContext:
@@ -305,6 +350,7 @@ class ControlServices:
             memory_modes=sessions.memory_modes,
             sessions=sessions.store,
             events=self.log.events,
+            conversations=sessions.conversation_store,
             approvals=self.approvals.store,
             approval_service=self.approvals.service,
             grants=self.approvals.grants,
@@ -315,8 +361,19 @@ class ControlServices:
             forgetting=sessions.forgetting,
             costs=self.money.costs,
             schedules=self.schedules.service,
+            people=self.conversations.people,
+            pairing=self.pairing,
             background=BackgroundCommands(self.operations),
             dialogue=DialogueState(),
+        )
+
+    def _make_web(self) -> WebServices:
+        return WebServices(
+            settings=self.settings,
+            database=self.database,
+            configuration=self.configuration,
+            operator_token=self.secrets.operator_token,
+            clock=self._clock,
         )
 
     def _make_inbox(self) -> InboxService:

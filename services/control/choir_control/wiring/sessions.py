@@ -22,6 +22,7 @@ from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.closing import SessionCloser
 from choir_control.agents.sessions.closing_store import ClosingStore
 from choir_control.agents.sessions.conversation_binder import ConversationBinder
+from choir_control.agents.sessions.conversation_reconciler import ConversationReconciler
 from choir_control.agents.sessions.crash_handling import CrashHandler
 from choir_control.agents.sessions.crash_recovery import CrashRecovery
 from choir_control.agents.sessions.forgetting import ForgetService
@@ -107,9 +108,11 @@ class SessionServices:
         self.liveness = LivenessTracker(clock)
         self._closer = self._make_closer(database, outbox, clock)
         self._crash_handler = self._make_crash_handler()
+        self.conversation_store = ConversationStore(database)
+        self.conversation_binder = self._make_conversation_binder()
+        self.conversations = self._make_conversation_reconciler()
         self.starter = self._make_starter(settings, image_resolver, listener, egress)
         self.signal_sender = self._make_signal_sender()
-        self.conversation_binder = self._make_conversation_binder(database)
         self.overrides = self._make_overrides()
         self.stopper = self._make_stopper()
         self.memory_modes = self._make_memory_modes(outbox)
@@ -155,11 +158,20 @@ class SessionServices:
             signal_locks=self._log.signal_locks,
         )
 
-    def _make_conversation_binder(self, database: Database) -> ConversationBinder:
+    def _make_conversation_binder(self) -> ConversationBinder:
         return ConversationBinder(
-            store=ConversationStore(database),
+            store=self.conversation_store,
             signal_locks=self._log.signal_locks,
             notifier=self._log.notifier,
+            authenticator=self._log.leases,
+        )
+
+    def _make_conversation_reconciler(self) -> ConversationReconciler:
+        return ConversationReconciler(
+            sessions=self.store,
+            store=self.conversation_store,
+            binder=self.conversation_binder,
+            configuration=self._configuration,
         )
 
     def _make_overrides(self) -> SessionOverrides:
@@ -180,6 +192,7 @@ class SessionServices:
             stopper=self.stopper,
             authenticator=self._log.leases,
             outbox=outbox,
+            conversations=self.conversation_store,
         )
 
     def _make_usage(self, outbox: OutboxRescanner) -> WorkspaceUsageService:
@@ -188,6 +201,7 @@ class SessionServices:
             sessions=self.store,
             notices=self._log.memory_settings,
             outbox=outbox,
+            conversations=self.conversation_store,
         )
 
     def _make_workspaces(
@@ -242,6 +256,7 @@ class SessionServices:
             agent_locks=self._agent_locks,
             archiver=self._log.archiver,
             memory_settings=self._log.memory_settings,
+            conversations=self.conversations,
         )
 
     def _make_stopper(self) -> SessionStopper:

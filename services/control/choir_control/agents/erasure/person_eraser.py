@@ -1,4 +1,7 @@
-"""Erase a person: stop the conversation, then erase memory, logs, messages and files, and certify it.
+"""Erase a person: stop the conversations, then erase memory, logs, messages and files, and certify it.
+
+A person in `people` is erased in all conversations of the person's identities, in one operation. Other users
+are erased by their DM.
 
 Every step may be repeated, so an erasure that was interrupted is finished by asking for it again. Memory goes
 first: from then on it stores nothing more of these sessions. The agents start again afterwards.
@@ -6,6 +9,8 @@ first: from then on it stores nothing more of these sessions. The agents start a
 
 import asyncio
 import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import stamina
 import structlog
@@ -33,6 +38,7 @@ from choir_control.agents.sessions.start import SessionStarter
 from choir_control.agents.sessions.stop import SessionStopper
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.people import Identity
 from choir_control.log.retention.content_eraser import SessionContentEraser
 from choir_control.log.retention.reset_store import SessionReset, SessionResetStore
 from choir_control.workspaces.staging import STAGING, remove_staged_file
@@ -47,12 +53,23 @@ ATTEMPTS = 3
 NOT_COVERED = (
     "files that agents wrote into their workspaces",
     "notes and documents that operators added to memory",
-    "the DM in config.json, and its earlier versions",
+    "DMs and `people` in config.json, with earlier versions, and linked identities",
+    "what the person said in groups: erase the group's DM for that",
+    "how far gateways have read messengers: ids and times, without text",
+    "digests of WhatsApp's message ids, for eight days: a repetition must not bring a message back",
     "costs in the ledger: amounts, without text",
     "copies in sessions of other DMs that continued one of these",
+    "notices to admins that an unknown user asked for a conversation",
     "messages in the messenger itself, and files that `choirctl chat` saved",
     "backups made before, and Postgres' own files until it uses their space again",
 )
+
+
+class PairedUsers(Protocol):
+    """Paired users, as seen by an erasure, which deletes the row of a conversation."""
+
+    async def sweep(self) -> None:
+        """Put the rows of the database in force; raises Unavailable."""
 
 
 class _LogsRemain(Exception):
@@ -60,7 +77,7 @@ class _LogsRemain(Exception):
 
 
 class PersonEraser:
-    """Service that previews and carries out the erasure of a DM."""
+    """Service that previews and carries out the erasure of a DM or a person."""
 
     def __init__(
         self,
@@ -76,6 +93,7 @@ class PersonEraser:
         gateway: GatewayClient,
         operations: OperationService,
         configuration: ConfigService,
+        paired: PairedUsers,
         keyring: AuditKeyring,
         clock: Clock,
     ) -> None:
@@ -90,43 +108,77 @@ class PersonEraser:
         self._gateway = gateway
         self._operations = operations
         self._configuration = configuration
+        self._paired = paired
         self._keyring = keyring
         self._clock = clock
 
     async def preview(self, dm: str) -> PersonErasurePreview:
-        """Return what an erasure would remove. Raises NotFound for an unknown DM."""
-        sessions = await self._store.list_sessions(dm)
-        if not sessions and dm not in self._configuration.current.config.dms:
+        """Return what an erasure of a DM would remove. Raises NotFound for an unknown DM."""
+        preview = await self._preview((dm,), dm=dm)
+        if not preview.sessions and dm not in self._configuration.current.config.dms:
             raise NotFound(f"There is no DM {dm!r} in config.json, and no session was in it.")
-        session_ids = [session.session_id for session in sessions]
-        return PersonErasurePreview(
-            dm=dm,
-            digest=hashlib.sha256("\n".join([dm, *session_ids]).encode()).hexdigest(),
-            sessions=tuple(sessions),
-            places=await self._store.count_rows(dm, session_ids),
-            running=tuple(await self._store.list_unfinished_agents(dm)),
-        )
+        return preview
+
+    async def preview_person(self, name: str) -> PersonErasurePreview:
+        """Return what an erasure of a person would remove, in all the person's DMs. Raises NotFound."""
+        snapshot = self._configuration.current
+        if name not in snapshot.config.people:
+            raise NotFound(f"There is no person {name[:64]!r} in config.json.")
+        dms = (dm for dm in sorted(snapshot.config.dms) if snapshot.people.person_in(dm) == name)
+        return await self._preview(tuple(dms), person=name)
 
     async def erase(self, dm: str, request: ErasePerson) -> str:
-        """Start the erasure; return the operation's id. Its result is the certificate.
+        """Start the erasure of a DM; return the operation's id. Its result is the certificate.
 
         Raises NotFound, and Conflict if a session started since the preview.
         """
-        preview = await self.preview(dm)
+        return await self._begin(await self.preview(dm), request)
+
+    async def erase_person(self, name: str, request: ErasePerson) -> str:
+        """Start the erasure of a person, as `erase` does of a DM."""
+        return await self._begin(await self.preview_person(name), request)
+
+    async def _preview(
+        self, dms: tuple[str, ...], *, dm: str = "", person: str = ""
+    ) -> PersonErasurePreview:
+        sessions = await self._store.list_sessions(dms)
+        session_ids = [session.session_id for session in sessions]
+        return PersonErasurePreview(
+            dm=dm,
+            person=person,
+            dms=dms,
+            digest=hashlib.sha256("\n".join([*dms, *session_ids]).encode()).hexdigest(),
+            sessions=tuple(sessions),
+            places=await self._store.count_rows(dms, session_ids),
+            running=tuple(await self._store.list_unfinished_agents(dms)),
+        )
+
+    async def _begin(self, preview: PersonErasurePreview, request: ErasePerson) -> str:
+        subject = preview.person or preview.dm
         if preview.digest != request.expected_digest:
             raise Conflict(
-                f"A session started in {dm} since the preview. Nothing was erased; look at a new preview."
+                f"The DMs or sessions of {subject} are others than in the preview. Nothing was erased; look "
+                "at a new preview."
             )
+        identities = {dm: self._identity_in(dm) for dm in preview.dms}
 
         async def work(progress: OperationProgress) -> ErasureCertificate:
-            return await self._erase(preview, progress)
+            return await self._erase(preview, identities, progress)
 
-        return await self._operations.begin("person erase", dm, frozenset({f"dm {dm}"}), work)
+        exclusive = frozenset(f"dm {dm}" for dm in preview.dms)
+        return await self._operations.begin("person erase", subject, exclusive, work)
+
+    def _identity_in(self, dm: str) -> Identity:
+        """Return the gateway and the user of a DM; empty for a group, and if it is not configured."""
+        return self._configuration.current.people.identity_in(dm) or ("", "")
 
     async def _erase(
-        self, preview: PersonErasurePreview, progress: OperationProgress
+        self,
+        preview: PersonErasurePreview,
+        identities: Mapping[str, Identity],
+        progress: OperationProgress,
     ) -> ErasureCertificate:
-        dm, session_ids = preview.dm, [session.session_id for session in preview.sessions]
+        dms, session_ids = preview.dms, [session.session_id for session in preview.sessions]
         restarts: list[SessionRow] = []
         try:
             for agent_id in preview.running:
@@ -142,17 +194,28 @@ class PersonEraser:
                 await self._resets.put(session.session_id, SessionReset("nothing"))
                 documents += await self._erase_memory(session)
             progress.progress("erasing logs and messages")
-            await self._erase_logs(dm, session_ids)
+            await self._erase_logs(dms, session_ids)
+            # before the agents start again: they would serve the conversation
+            await self._paired.sweep()
             progress.progress("erasing files")
-            files = (await self._gateway.erase_files(EraseDmFiles(dm=dm))).files
-            remaining = await self._store.count_rows(dm, session_ids)
+            for_gateway = await self._erase_at_gateway(identities)
+            remaining = await self._store.count_rows(dms, session_ids)
         finally:
             for row in restarts:
                 await self._starter.restart(row.agent_id, row.initial_bindings, row.image)
         removed = subtract(preview.places, remaining)
-        return self._certify(
-            preview, {**removed, "memory documents": documents, "gateway files": files}, remaining
-        )
+        removed |= {"memory documents": documents, **for_gateway}
+        return self._certify(preview, removed, remaining)
+
+    async def _erase_at_gateway(self, identities: Mapping[str, Identity]) -> dict[str, int]:
+        """Erase files of DMs, and what channels stored about their users; return the numbers."""
+        files = records = 0
+        for dm, (gateway, user_id) in identities.items():
+            answer = await self._gateway.erase_files(
+                EraseDmFiles(dm=dm, gateway=gateway, user_id=user_id)
+            )
+            files, records = files + answer.files, records + answer.records
+        return {"gateway files": files, "gateway records of users": records}
 
     async def _erase_memory(self, session: ErasedSession) -> int:
         """Erase a session from memory; return the number of documents."""
@@ -177,13 +240,13 @@ class PersonEraser:
                     raise
         raise AssertionError("the loop returns or raises")
 
-    async def _erase_logs(self, dm: str, session_ids: list[str]) -> None:
+    async def _erase_logs(self, dms: Sequence[str], session_ids: list[str]) -> None:
         # The files first: the rows that name them are deleted next.
-        for workspace, path in await self._store.list_received_files(dm):
+        for workspace, path in await self._store.list_received_files(dms):
             root = self._configuration.workspace_path(workspace)
             if root is not None and path.startswith(f"{STAGING}/"):
                 await asyncio.to_thread(remove_staged_file, root, path)
-        await self._store.close_conversation(dm, session_ids)
+        await self._store.close_conversation(dms, session_ids)
         self._content_eraser.wake()
         try:
             async for attempt in stamina.retry_context(
@@ -198,16 +261,18 @@ class PersonEraser:
                         raise _LogsRemain
         except _LogsRemain:
             raise ChoirError(
-                f"Logs of {dm} are not erased yet: a delivery or an approved change is under way. They "
-                "are erased as soon as it ends; ask again then, for the certificate."
+                f"Logs of {', '.join(dms)} are not erased yet: a delivery or an approved change is under "
+                "way. They are erased as soon as it ends; ask again then, for the certificate."
             ) from None
-        await self._store.erase_rows(dm, session_ids)
+        await self._store.erase_rows(dms, session_ids)
 
     def _certify(
         self, preview: PersonErasurePreview, removed: dict[str, int], remaining: dict[str, int]
     ) -> ErasureCertificate:
         certificate = ErasureCertificate(
             dm=preview.dm,
+            person=preview.person,
+            dms=preview.dms,
             at=self._clock.now(),
             sessions=preview.sessions,
             removed=removed,
@@ -216,7 +281,7 @@ class PersonEraser:
         )
         content = certificate.model_dump(mode="json", exclude={"key_id", "signature"})
         signature = self._keyring.sign("certificate", canonical_json(content).decode())
-        log.info("person erased", dm=preview.dm, sessions=len(preview.sessions))
+        log.info("person erased", dms=preview.dms, sessions=len(preview.sessions))
         return certificate.model_copy(
             update={
                 "key_id": signature[:KEY_ID_BYTES].hex(),

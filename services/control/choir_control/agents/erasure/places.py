@@ -12,7 +12,7 @@ from types import MappingProxyType
 class DeletedRows:
     """A table whose rows of the person are deleted.
 
-    `rows` is the SQL condition for them, with $1: the DM, and $2: the sessions of the DM.
+    `rows` is the SQL condition for them, with $1: the DMs, and $2: their sessions.
     """
 
     rows: str
@@ -52,27 +52,31 @@ class FreeOfText:
 
 Place = DeletedRows | BlankedRows | FreeOfText
 _OF_SESSIONS = "t.session_id = ANY($2)"
-_OF_DM = "t.dm = $1"
+_OF_DM = "t.dm = ANY($1)"
 
 PLACES: Mapping[str, Place] = MappingProxyType(
     {
         "session_events": DeletedRows(_OF_SESSIONS),
         "signals": DeletedRows(
-            "t.dm = $1 OR t.session_id = ANY($2) OR t.inbox_id IN ("
-            "SELECT i.inbox_id FROM choir_control.inbox AS i WHERE i.dm = $1)"
+            "t.dm = ANY($1) OR t.session_id = ANY($2) OR t.inbox_id IN ("
+            "SELECT i.inbox_id FROM choir_control.inbox AS i WHERE i.dm = ANY($1))"
         ),
         "received_files": DeletedRows(
-            "t.inbox_id IN (SELECT i.inbox_id FROM choir_control.inbox AS i WHERE i.dm = $1)"
+            "t.inbox_id IN (SELECT i.inbox_id FROM choir_control.inbox AS i WHERE i.dm = ANY($1))"
         ),
         "schedule_runs": DeletedRows(
             "t.schedule_id IN ("
-            "SELECT s.schedule_id FROM choir_control.schedules AS s WHERE s.dm = $1)"
+            "SELECT s.schedule_id FROM choir_control.schedules AS s WHERE s.dm = ANY($1))"
         ),
         "schedules": DeletedRows(_OF_DM),
+        "trigger_deliveries": DeletedRows(_OF_DM),
+        "trigger_files": FreeOfText("paths and digests of files that the owner lets Choir watch"),
         "pending_approvals": DeletedRows(_OF_SESSIONS),
         "grants": DeletedRows(_OF_SESSIONS),
         "approval_nonces": DeletedRows(_OF_DM),
         "channel_messages": DeletedRows(_OF_DM),
+        "pairing_requests": DeletedRows(_OF_DM),
+        "paired_users": DeletedRows(_OF_DM),
         # The rows stay, so that a repeated delivery is recognised and clients can resume after them.
         "inbox": BlankedRows(
             _OF_DM,
@@ -107,7 +111,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
             ),
         ),
         "operations": BlankedRows(
-            "t.dm = $1 AND t.status <> 'running'",
+            "t.dm = ANY($1) AND t.status <> 'running'",
             {"step": "''", "error": "NULL", "result": "NULL"},
             frozenset(["operation_id", "kind", "subject", "status", "error_code", "dm", "gateway"]),
         ),
@@ -145,8 +149,11 @@ PLACES: Mapping[str, Place] = MappingProxyType(
         "erased_logs": FreeOfText("hashes and signatures"),
         "leases": FreeOfText("names of resources"),
         "ledger": FreeOfText("amounts and ids"),
+        "person_identities": FreeOfText("names of people and their users, as in config.json"),
         "session_conversations": FreeOfText("names of conversations"),
         "session_epochs": FreeOfText("digests of tokens"),
         "session_resets": FreeOfText("ids and times"),
+        "web_links": FreeOfText("digests of tokens, and names of people"),
+        "web_sessions": FreeOfText("digests of tokens, names of people and of browsers"),
     }
 )

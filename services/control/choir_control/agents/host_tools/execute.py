@@ -94,7 +94,8 @@ class HostToolExecutor:
                 )
             # Further calls of this agent wait here.
             async with slots:
-                outcome = await handler(lease, request.call_id, request.input)
+                in_conversation = lease.in_conversation(request.dm)
+                outcome = await handler(in_conversation, request.call_id, request.input)
         except ChoirError as error:
             log.info(
                 "host tool failed",

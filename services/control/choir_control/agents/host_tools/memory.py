@@ -3,9 +3,13 @@
 An incognito session neither writes nor reads memory: a search would send its words to the embedding
 provider. With recall off, nothing is read.
 
+What a call may read follows from its conversation (`MemoryReaders`), never from its input.
+
 All inputs pass the redactor here, because only control knows the values of all secrets. This includes
 queries: the memory service stores a receipt of each one.
 """
+
+from pydantic import JsonValue
 
 from choir_common.clients.memory import MemoryClient
 from choir_common.errors import Forbidden
@@ -13,10 +17,16 @@ from choir_common.redactor import Redactor
 from choir_common.wire.memory_collections import ListCollections
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.memory_recall import ReadHints, ReadReminders, Reminders, ToolHints
-from choir_common.wire.memory_search import EnsureSpace, MemoryQuery, MemoryUpsert
+from choir_common.wire.memory_search import (
+    EnsureSpace,
+    MemoryQuery,
+    MemoryReader,
+    MemoryUpsert,
+)
 from choir_common.wire.model import JsonObject, WireModel
 from choir_control.agents.host_tools.request import parse_tool_input
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.memory_readers import MemoryReaders
 from choir_control.log.leases.dm_memory import effective_recall
 from choir_control.log.leases.store import Lease
 
@@ -47,8 +57,9 @@ class MemoryTools:
             raise Forbidden(RECALL_OFF)
         expand = self._configuration.current.config.memory.query_expansion
         query = parse_tool_input(
-            MemoryQuery, self.redact(arguments), agent_id=lease.agent_id, expand=expand
+            MemoryQuery, self.redact(arguments), agent_id=lease.agent_id, expand=expand, reader=None
         )
+        query = query.model_copy(update={"reader": self._reader(lease, query.target_agent)})
         await self.ensure_space(lease.agent_id)
         return await self._memory.query(query)
 
@@ -56,7 +67,13 @@ class MemoryTools:
         """Write to the agent's own knowledge, once per call. Raises Forbidden in an incognito session."""
         _refuse_incognito(lease)
         key = f"{lease.session_id}:{call_id}"[:200]
-        fields = {"agent_id": lease.agent_id, "call_id": key, "session_id": lease.session_id}
+        fields: JsonObject = {
+            "agent_id": lease.agent_id,
+            "call_id": key,
+            "session_id": lease.session_id,
+            "conversation": lease.dm,
+            "reader": self._reader_json(lease),
+        }
         write = parse_tool_input(MemoryUpsert, self.redact(arguments), **fields)
         await self.ensure_space(lease.agent_id)
         return await self._memory.upsert(write)
@@ -74,7 +91,8 @@ class MemoryTools:
         """Return what memory knows about a tool's failures; nothing without recall."""
         if not self._recalls(lease):
             return ToolHints(hints=())
-        request = parse_tool_input(ReadHints, self.redact(arguments), agent_id=lease.agent_id)
+        fields: JsonObject = {"agent_id": lease.agent_id, "reader": self._reader_json(lease)}
+        request = parse_tool_input(ReadHints, self.redact(arguments), **fields)
         await self.ensure_space(lease.agent_id)
         return await self._memory.hints(request)
 
@@ -82,10 +100,26 @@ class MemoryTools:
         """Return the memories to add to a user's message; none without recall."""
         if not self._recalls(lease):
             return Reminders(reminders=())
-        fields = {"agent_id": lease.agent_id, "session_id": lease.session_id}
+        fields: JsonObject = {
+            "agent_id": lease.agent_id,
+            "session_id": lease.session_id,
+            "reader": self._reader_json(lease),
+        }
         request = parse_tool_input(ReadReminders, self.redact(arguments), **fields)
         await self.ensure_space(lease.agent_id)
         return await self._memory.remind(request)
+
+    def _reader(self, lease: Lease, target_agent: str | None = None) -> MemoryReader | None:
+        """Return whose memory the conversation of a call may read; None: everybody's."""
+        agent_id = target_agent or lease.agent_id
+        of_other = agent_id != lease.agent_id
+        return MemoryReaders(self._configuration.current.people).find(
+            agent_id, lease.dm, served=() if of_other else lease.served_dms, of_other=of_other
+        )
+
+    def _reader_json(self, lease: Lease) -> JsonValue:
+        reader = self._reader(lease)
+        return None if reader is None else reader.model_dump(mode="json")
 
     def _recalls(self, lease: Lease) -> bool:
         agent = self._configuration.current.config.agents.get(lease.agent_id)

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 import orjson
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.model import JsonObject, WireModel
@@ -12,7 +12,7 @@ from choir_common.wire.validation_messages import error_messages
 M = TypeVar("M", bound=WireModel)
 
 
-def parse_tool_input(shape: type[M], arguments: JsonObject, **fixed: str | bool) -> M:
+def parse_tool_input(shape: type[M], arguments: JsonObject, **fixed: JsonValue) -> M:
     """Parse `arguments` together with `fixed`, the fields that control sets.
 
     Raises InvalidRequest with the fields that do not fit, or that the caller must not set.

@@ -23,6 +23,7 @@ from choir_common.errors import Conflict, InvalidRequest
 from choir_common.wire.config import Config
 from choir_common.wire.config_api import ConfigChange, RepoChange
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
+from choir_control.agents.sessions.conversation_reconciler import ConversationReconciler
 from choir_control.configuration.current import ConfigCandidate, ConfigService, ConfigSnapshot
 from choir_control.configuration.diff import diff_configs
 from choir_control.configuration.secrets.store import SecretStore
@@ -83,6 +84,7 @@ class ConfigStaging:
         outdated_images: OutdatedImages,
         version_tracker: ConfigVersionTracker,
         sockets: AgentSocketOpener,
+        conversations: ConversationReconciler,
     ) -> None:
         self._configuration = configuration
         self._clock = clock
@@ -91,6 +93,7 @@ class ConfigStaging:
         self._outdated_images = outdated_images
         self._version_tracker = version_tracker
         self._sockets = sockets
+        self._conversations = conversations
         self._staged: StagedConfig | None = None
         self._apply_lock = asyncio.Lock()
         self._loading = asyncio.Lock()
@@ -164,6 +167,7 @@ class ConfigStaging:
         )
         # The configuration is in force; a lost notification only delays the agents.
         await self._version_tracker.announce(snapshot.version)
+        await self._conversations.apply()
         return snapshot
 
     def _expect(self, digest: str | None) -> StagedConfig:
@@ -182,7 +186,7 @@ class ConfigStaging:
         return StagedDifference(
             staged,
             current.version,
-            diff_configs(current.config, config),
+            diff_configs(self._configuration.declared, config),
             await self._outdated_images.changes(config, staged.repos),
             (*staged.repos.warnings, *warnings),
         )

@@ -61,14 +61,12 @@ def is_resumable(config: Config, bindings: ResourceBindings) -> bool:
 
 
 def is_claimed_by_other_agent(config: Config, agent_id: str, bindings: ResourceBindings) -> bool:
-    """Return whether the DM or workspace is now the default of another agent with autostart."""
+    """Return whether the DM or workspace now belongs to another agent with autostart."""
     own = config.agents[agent_id].defaults
-    others = [
-        it.defaults for name, it in config.agents.items() if it.autostart and name != agent_id
-    ]
+    others = [it for name, it in config.agents.items() if it.autostart and name != agent_id]
     return any(
-        (bindings.dm == other.dm != own.dm)
-        or (bindings.workspace == other.workspace != own.workspace)
+        (bindings.dm != own.dm and bindings.dm in (other.defaults.dm, *other.conversations))
+        or (bindings.workspace == other.defaults.workspace != own.workspace)
         for other in others
     )
 

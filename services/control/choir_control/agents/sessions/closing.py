@@ -78,10 +78,10 @@ class SessionCloser:
             await self.close(session_id, "stopped", reason)
             return
         is_open = bool(snapshot.unanswered) or last == suspended
-        notice = _suspended(snapshot.session, reason) if is_open else None
-        if await self._sessions.suspend(session_id, reason, notice):
-            if notice is not None:
-                self._outbox.rescan(snapshot.session.bindings.dm)
+        notices = _suspension_notices(snapshot, reason) if is_open else {}
+        if await self._sessions.suspend(session_id, reason, notices):
+            for dm in notices:
+                self._outbox.rescan(dm)
             log.info(
                 "session suspended",
                 session=session_id,
@@ -113,10 +113,11 @@ class SessionCloser:
             # always notify about an abandoned session: nothing will start its agent again
             must_notify = snapshot.unanswered or status == "abandoned"
             farewell = self._make_abandoned_event(snapshot, status) if must_notify else None
-            if await self._store.end(snapshot, status, reason, farewell):
+            notices = _farewells(snapshot, status, farewell[1].dm) if farewell else {}
+            if await self._store.end(snapshot, status, reason, farewell, notices):
                 self.announce(session_id)
-                if farewell:
-                    self._outbox.rescan(snapshot.session.bindings.dm)
+                for dm in (*notices, *((farewell[1].dm,) if farewell else ())):
+                    self._outbox.rescan(dm)
                 session = snapshot.session
                 self._runtime.archive_log(session.agent_id, session_id)
                 if session.memory_mode == INCOGNITO:
@@ -146,25 +147,49 @@ class SessionCloser:
     def _make_abandoned_event(
         self, snapshot: ClosingSnapshot, status: SessionStatus
     ) -> tuple[Event, SessionAbandoned]:
-        session = snapshot.session
+        session, dm = snapshot.session, _first_recipient(snapshot, status)
         payload = SessionAbandoned(
-            dm=session.bindings.dm,
-            text=_text(session, status, len(snapshot.unanswered)),
+            dm=dm,
+            text=_text(session, status, snapshot.count_in(dm)),
             answers=snapshot.unanswered,
         )
         now = self._clock.now()
         return link_event(session.head, session.session_id, "control", payload, now), payload
 
 
-def _suspended(session: SessionRow, reason: str) -> str | None:
-    """Return what the user of a suspended session is told; None when that would be said twice or undone."""
-    if reason in (*START_AGAIN_REASONS, STOPPED_BY.format(dm=session.bindings.dm)):
-        return None
-    name = session.agent_id
-    return (
+def _suspension_notices(snapshot: ClosingSnapshot, reason: str) -> dict[str, str]:
+    """Return what the users of a suspended session are told, by conversation.
+
+    Nothing if it starts again at once, and nothing in the conversation in which it was stopped.
+    """
+    if reason in START_AGAIN_REASONS:
+        return {}
+    name = snapshot.session.agent_id
+    notice = (
         f"{name} was stopped with open work. It resumes the work when it is started again (/start "
         f"{name}, or choirctl agent start {name})."
     )
+    dms = (snapshot.session.bindings.dm, *snapshot.further_dms)
+    return {dm: notice for dm in dms if reason != STOPPED_BY.format(dm=dm)}
+
+
+def _first_recipient(snapshot: ClosingSnapshot, status: SessionStatus) -> str:
+    """Return the conversation whose message is the session's last event: the home one if it has to know."""
+    home_dm = snapshot.session.bindings.dm
+    if status == "abandoned" or not snapshot.unanswered_dms or snapshot.count_in(home_dm):
+        return home_dm
+    return snapshot.unanswered_dms[0]
+
+
+def _farewells(snapshot: ClosingSnapshot, status: SessionStatus, first: str) -> dict[str, str]:
+    """Return the texts for the other conversations: all about an abandoned session, or those that wait."""
+    waiting = snapshot.unanswered_dms
+    dms = (snapshot.session.bindings.dm, *snapshot.further_dms) if status == "abandoned" else ()
+    return {
+        dm: _text(snapshot.session, status, snapshot.count_in(dm))
+        for dm in dict.fromkeys((*dms, *waiting))
+        if dm != first
+    }
 
 
 def _text(session: SessionRow, status: SessionStatus, count: int) -> str:

@@ -1,6 +1,7 @@
 """Statements that end a session (token, leases, signals, messages, the notice to the user) or find an idle
 one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -12,9 +13,9 @@ from choir_common.wire.events import Event, SessionAbandoned
 from choir_common.wire.operator import SessionStatus
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import COLUMNS, session_from_record
-from choir_control.log.leases.conversations import conversations_sql
+from choir_control.log.leases.conversations import conversations_sql, gateway_sql
 
-_END = """
+_END = f"""
 WITH head AS (
     UPDATE choir_control.sessions SET
         status = $5, end_reason = $6, ended_at = clock_timestamp(), token_sha256 = NULL,
@@ -40,12 +41,23 @@ WITH head AS (
 ), said AS (
     INSERT INTO choir_control.outbox
         (dm, gateway, agent_id, session_id, rev, kind, text, answers, at)
-    SELECT head.dm, head.gateway, head.agent_id, head.session_id, rev, 'error', $14,
-           ($13::text[])[1], clock_timestamp()
+    SELECT $16::text, {gateway_sql("head", "$16::text")}, head.agent_id, head.session_id, rev, 'error', $14,
+           $17::text, clock_timestamp()
     FROM head, unnest($7::bigint[]) AS rev
+), told AS (
+    INSERT INTO choir_control.outbox (dm, gateway, agent_id, kind, text, at)
+    SELECT t.dm, {gateway_sql("head", "t.dm")}, 'choir', 'notice', t.text, clock_timestamp()
+    FROM head, unnest($18::text[], $19::text[]) AS t(dm, text)
 )
 SELECT true FROM head
-"""
+"""  # noqa: S608 our own SQL
+_UNANSWERED = f"""
+SELECT {{column}} FROM choir_control.inbox AS i
+WHERE i.closed_at IS NULL AND i.answered_rev IS NULL
+  AND (i.session_id = s.session_id
+       OR ($2 AND i.session_id IS NULL AND i.dm = ANY({conversations_sql("s")})))
+ORDER BY i.seq
+"""  # noqa: S608 our own SQL
 # A session without a message of its user is not ended: it would only be replaced by another empty one.
 # The times are those of the database.
 _IDLE = f"""
@@ -80,8 +92,21 @@ class ClosingSnapshot:
 
     session: SessionRow
     unanswered: tuple[str, ...]
+    unanswered_dms: tuple[str, ...]
+    """The conversation of each of these messages."""
+    further_dms: tuple[str, ...]
+    """The conversations beside its home conversation."""
     last_event: str | None
     """Type of its newest event."""
+
+    def count_in(self, dm: str) -> int:
+        """Return how many messages of a conversation have no reply."""
+        return self.unanswered_dms.count(dm)
+
+    def first_unanswered_in(self, dm: str) -> str | None:
+        """Return the first message of a conversation that has no reply, or None."""
+        pairs = zip(self.unanswered, self.unanswered_dms, strict=True)
+        return next((inbox_id for inbox_id, of in pairs if of == dm), None)
 
 
 class ClosingStore:
@@ -95,13 +120,10 @@ class ClosingStore:
         """Return the session and its unanswered messages; `with_waiting` adds those not consumed yet."""
         record = await self._database.fetchrow(
             f"""
-            SELECT {COLUMNS}, ARRAY(
-                SELECT i.inbox_id FROM choir_control.inbox AS i
-                WHERE i.closed_at IS NULL AND i.answered_rev IS NULL
-                  AND (i.session_id = s.session_id
-                       OR ($2 AND i.session_id IS NULL AND i.dm = ANY({conversations_sql("s")})))
-                ORDER BY i.seq
-            ) AS unanswered, (
+            SELECT {COLUMNS}, ARRAY({_UNANSWERED.format(column="i.inbox_id")}) AS unanswered,
+            ARRAY({_UNANSWERED.format(column="i.dm")}) AS unanswered_dms,
+            ARRAY(SELECT c.dm FROM choir_control.session_conversations AS c
+                  WHERE c.session_id = s.session_id AND c.unbound_at IS NULL ORDER BY c.dm) AS further_dms, (
                 SELECT e.type FROM choir_control.session_events AS e
                 WHERE e.session_id = s.session_id AND e.rev = s.head_rev
             ) AS last_event
@@ -113,7 +135,11 @@ class ClosingStore:
         if record is None:
             return None
         return ClosingSnapshot(
-            session_from_record(record), tuple(record["unanswered"]), record["last_event"]
+            session=session_from_record(record),
+            unanswered=tuple(record["unanswered"]),
+            unanswered_dms=tuple(record["unanswered_dms"]),
+            further_dms=tuple(record["further_dms"]),
+            last_event=record["last_event"],
         )
 
     async def end(
@@ -122,10 +148,12 @@ class ClosingStore:
         status: SessionStatus,
         reason: str,
         final_event: tuple[Event, SessionAbandoned] | None,
+        notices: Mapping[str, str],
     ) -> bool:
         """End the session; return False if its epoch, head or status changed since it was read.
 
-        `farewell` is the event, with its message to the user, that control appends under a fresh epoch.
+        `final_event` is the event, with its message to the user, that control appends under a fresh epoch.
+        `notices` are the texts for other conversations.
         """
         session = snapshot.session
         event, payload = final_event or (None, None)
@@ -146,6 +174,10 @@ class ClosingStore:
             list(payload.answers) if payload else [],
             payload.text if payload else None,
             self._sign(event) if event else None,
+            payload.dm if payload else None,
+            snapshot.first_unanswered_in(payload.dm) if payload else None,
+            list(notices),
+            list(notices.values()),
         )
         return bool(is_ended)
 

@@ -107,7 +107,7 @@ class CrashHandler:
         self._closer.announce(session.session_id)
 
     async def handle_failed_start(self, session: SessionRow, why: str) -> None:
-        """Postpone a session whose agent could not be started, and notify its user once.
+        """Postpone a session whose agent could not be started, and notify its users once.
 
         This does not count as a crash: the image, the workspace or the machine is at fault.
         """
@@ -118,13 +118,13 @@ class CrashHandler:
             f"{session.agent_id} cannot be started: {why} Your messages are stored; it continues "
             "once this is fixed."
         )
-        dm = await self._store.postpone_and_notify(session.session_id, why, notice, resume_in)
-        write_log = log.error if dm is not None else log.info
+        dms = await self._store.postpone_and_notify(session.session_id, why, notice, resume_in)
+        write_log = log.error if dms else log.info
         write_log(
             "agent cannot be started", agent=session.agent_id, session=session.session_id, why=why
         )
         self._closer.announce(session.session_id)
-        if dm is not None:
+        for dm in dms:
             self._closer.deliver(dm)
 
     def _resumes(self, session: SessionRow) -> bool:

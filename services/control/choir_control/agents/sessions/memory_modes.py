@@ -22,6 +22,7 @@ from choir_control.agents.sessions.store import SessionStore
 from choir_control.configuration.current import ConfigService
 from choir_control.log.eventlog.store import EventStore
 from choir_control.log.leases.authentication import LeaseAuthenticator
+from choir_control.log.leases.conversations import ConversationStore
 from choir_control.log.leases.dm_memory import DmMemoryStore, effective_recall
 from choir_control.log.signals.notifier import OutboxRescanner
 
@@ -44,6 +45,7 @@ class MemoryModeService:
         stopper: SessionStopper,
         authenticator: LeaseAuthenticator,
         outbox: OutboxRescanner,
+        conversations: ConversationStore,
     ) -> None:
         self._settings = settings
         self._sessions = sessions
@@ -53,6 +55,7 @@ class MemoryModeService:
         self._stopper = stopper
         self._authenticator = authenticator
         self._outbox = outbox
+        self._conversations = conversations
 
     async def find_dm(self, agent_id: str) -> str:
         """Return an agent's conversation: that of its unfinished session, or its default; raises NotFound."""
@@ -64,7 +67,7 @@ class MemoryModeService:
     async def show(self, dm: str, agent_id: str | None = None) -> ConversationMemory:
         """Return how a conversation uses memory; `agent_id` is its agent if no session has it."""
         session = await self._sessions.find_unfinished_in(dm)
-        settings = await self._settings.read(dm)
+        settings = await self._settings.read(session.bindings.dm if session else dm)
         agent_id = session.agent_id if session else agent_id
         mode = session.memory_mode if session else settings.mode
         agent = self._configuration.current.config.agents.get(agent_id or "")
@@ -80,9 +83,10 @@ class MemoryModeService:
     async def set_recall(
         self, dm: str, recall: RecallSetting, agent_id: str | None = None
     ) -> ConversationMemory:
-        """Switch recall from the next use of memory on."""
-        await self._settings.set_recall(dm, _RECALL[recall])
+        """Switch recall from the next use of memory on. Raises Conflict in a further conversation."""
         session = await self._sessions.find_unfinished_in(dm)
+        self._require_home(dm, session, agent_id)
+        await self._settings.set_recall(dm, _RECALL[recall])
         if session is not None:
             # the cached lease has the previous value
             self._authenticator.forget(session.session_id)
@@ -93,10 +97,14 @@ class MemoryModeService:
         """Switch the memory mode; a session of another mode ends, and the next one starts.
 
         Raises InvalidRequest for an unknown mode, and Conflict while a message, a turn or a job is
-        unfinished: it would end up in a session of the other mode.
+        unfinished: it would end up in a session of the other mode. Also raises Conflict in a further
+        conversation, and for incognito while the agent has one.
         """
         mode = parse_mode(name)
         session = await self._sessions.find_unfinished_in(dm)
+        self._require_home(dm, session, agent_id)
+        if mode == INCOGNITO:
+            await self._refuse_incognito(session, agent_id)
         await self._require_no_open_work(dm, session, mode)
         if session is None or session.memory_mode == mode:
             await self._settings.set_mode(dm, mode)
@@ -106,12 +114,43 @@ class MemoryModeService:
         return await self.show(dm, agent_id)
 
     async def notify(self, memory: ConversationMemory) -> None:
-        """Tell the user of a conversation how it uses memory after an operator has changed that."""
-        gateway = self._configuration.current.gateway_of(memory.dm)
-        if gateway is not None:
-            text = f"An operator has changed this conversation. {format_memory(memory)}"
-            await self._settings.notify(memory.dm, gateway, text)
-            self._outbox.rescan(memory.dm)
+        """Tell the users of an agent how it uses memory after an operator has changed that."""
+        text = f"An operator has changed this conversation. {format_memory(memory)}"
+        session = await self._sessions.find_unfinished_in(memory.dm)
+        for dm in await self._all_dms(memory.dm, session):
+            gateway = self._configuration.current.gateway_of(dm)
+            if gateway is not None:
+                await self._settings.notify(dm, gateway, text)
+                self._outbox.rescan(dm)
+
+    def _require_home(self, dm: str, session: SessionRow | None, agent_id: str | None) -> None:
+        agent = self._configuration.current.config.agents.get(agent_id or "")
+        home_dm = dm
+        if session is not None:
+            home_dm = session.bindings.dm
+        elif agent is not None and dm in agent.conversations:
+            home_dm = agent.defaults.dm
+        if home_dm != dm:
+            name = session.agent_id if session else agent_id
+            raise Conflict(
+                f"Memory mode and recall are the same in all conversations of {name}. They are switched in "
+                f"its home conversation, {home_dm}. Nothing was changed."
+            )
+
+    async def _refuse_incognito(self, session: SessionRow | None, agent_id: str | None) -> None:
+        """Raise Conflict if the agent serves conversations beside its home conversation, or would."""
+        if session is not None:
+            further = tuple(await self._conversations.list_bound(session.session_id))
+        else:
+            agent = self._configuration.current.config.agents.get(agent_id or "")
+            further = agent.conversations if agent is not None else ()
+        if further:
+            name = session.agent_id if session else agent_id
+            raise Conflict(
+                f"{name} serves further conversations ({', '.join(further)}), and an incognito session has "
+                f"exactly one. Remove them from agents.{name}.conversations in config.json first. Nothing "
+                "was changed."
+            )
 
     async def _require_no_open_work(
         self, dm: str, session: SessionRow | None, mode: MemoryMode
@@ -122,7 +161,9 @@ class MemoryModeService:
         if session is not None and session.status == "suspended":
             raise Conflict(_open_work(session, mode, "has stopped with open work. Start it again"))
         session_id = session.session_id if session else None
-        count = await self._settings.count_open_messages(dm, session_id)
+        count = await self._settings.count_open_messages(
+            await self._all_dms(dm, session), session_id
+        )
         if count and session is None:
             raise Conflict(
                 f"{count} messages wait in this conversation and would be read in mode {mode}. Start "
@@ -132,6 +173,11 @@ class MemoryModeService:
             return
         if count or await self._events.list_open_jobs(session.session_id):
             raise Conflict(_open_work(session, mode, "is still working. Wait for it"))
+
+    async def _all_dms(self, dm: str, session: SessionRow | None) -> list[str]:
+        if session is None:
+            return [dm]
+        return [dm, *await self._conversations.list_bound(session.session_id)]
 
     async def _switch(self, session: SessionRow, mode: MemoryMode) -> None:
         agent_id, bindings = session.agent_id, session.initial_bindings

@@ -1,5 +1,6 @@
 """In-memory model of a session row, and the grant of one epoch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -74,7 +75,7 @@ class SessionRow:
         """Return whether the session has neither ended nor been suspended."""
         return self.status in LIVE_STATUSES
 
-    def view(self) -> SessionView:
+    def view(self, further_dms: Sequence[str] = ()) -> SessionView:
         """Return the operator API's view of the session."""
         return SessionView(
             session_id=self.session_id,
@@ -88,6 +89,7 @@ class SessionRow:
             ended_at=self.ended_at,
             rehearsal=self.rehearsal,
             memory_mode=self.memory_mode,
+            conversations=(self.bindings.dm, *further_dms),
         )
 
 

@@ -19,6 +19,7 @@ from choir_control.agents.sessions.bindings import (
     find_contradictions,
     is_resumable,
 )
+from choir_control.agents.sessions.conversation_reconciler import ConversationReconciler
 from choir_control.agents.sessions.crash_handling import CrashHandler
 from choir_control.agents.sessions.launch import AgentLauncher
 from choir_control.agents.sessions.record import (
@@ -55,6 +56,7 @@ class SessionStarter:
         agent_locks: KeyedLock,
         archiver: SessionArchiver,
         memory_settings: DmMemoryStore,
+        conversations: ConversationReconciler,
     ) -> None:
         self._store = store
         self._configuration = configuration
@@ -64,6 +66,7 @@ class SessionStarter:
         self._agent_locks = agent_locks
         self._archiver = archiver
         self._memory_settings = memory_settings
+        self._conversations = conversations
 
     async def start(
         self, agent_id: str, request: StartAgent, image: SessionImage | None = None
@@ -239,6 +242,7 @@ class SessionStarter:
         return EpochGrant(row, token)
 
     async def _launch(self, grant: EpochGrant) -> None:
+        await self._conversations.begin(grant.session)
         try:
             await self._launcher.launch(grant)
         except ChoirError as error:

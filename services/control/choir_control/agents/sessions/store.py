@@ -3,7 +3,7 @@
 Every change of an epoch is one transaction together with its leases. Ending a session is in `closing_store`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from pydantic import TypeAdapter
@@ -19,7 +19,11 @@ from choir_control.agents.sessions.record import CONTINUED_REASONS, SessionRow
 from choir_control.images.builder import SessionImage
 from choir_control.log.eventlog.store import IS_REHEARSAL_SQL
 from choir_control.log.leases.authentication import LeaseToken
-from choir_control.log.leases.conversations import lease_conversations
+from choir_control.log.leases.conversations import (
+    conversations_sql,
+    gateway_sql,
+    lease_conversations,
+)
 from choir_control.log.leases.store import COLUMNS as BOUND
 from choir_control.log.leases.store import acquire_leases, current_bindings, initial_bindings
 
@@ -218,19 +222,14 @@ class SessionStore:
         )
         return bool(is_ended)
 
-    async def suspend(self, session_id: str, reason: str, notice: str | None = None) -> bool:
+    async def suspend(self, session_id: str, reason: str, notices: Mapping[str, str]) -> bool:
         """End an epoch but not its session: the next start of the agent resumes its open work.
 
-        `notice` is a text for its conversation, stored in the same transaction.
+        `notices` are the texts for its conversations, stored in the same transaction.
         """
         async with self._database.transaction() as connection:
-            if notice is not None:
-                # `say` locks a conversation before its session, so the update must not come first
-                await connection.execute(
-                    "SELECT pg_advisory_xact_lock(hashtextextended('words in ' || dm, 0)) "
-                    "FROM choir_control.sessions WHERE session_id = $1",
-                    session_id,
-                )
+            # `say` locks a conversation before its session, so the update must not come first
+            await _lock_conversations(connection, list(notices))
             row = await connection.fetchrow(
                 """
                 WITH ended AS (
@@ -238,20 +237,18 @@ class SessionStore:
                         status = 'crashed', end_reason = $2, token_sha256 = NULL, resume_at = NULL,
                         blocked = NULL
                     WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
-                    RETURNING session_id, dm, gateway
+                    RETURNING session_id
                 ), freed AS (
                     DELETE FROM choir_control.leases AS l USING ended
                     WHERE l.session_id = ended.session_id
                 )
-                SELECT dm, gateway FROM ended
+                SELECT session_id FROM ended
                 """,
                 session_id,
                 reason.replace("\x00", "")[:1000],
             )
-            if row is not None and notice is not None:
-                await connection.fetchval(
-                    "SELECT choir_control.say($1, $2, $3)", row["dm"], row["gateway"], notice
-                )
+            if row is not None:
+                await _say(connection, session_id, notices)
         return row is not None
 
     async def set_image(self, session_id: str, image: SessionImage) -> bool:
@@ -283,32 +280,31 @@ class SessionStore:
 
     async def postpone_and_notify(
         self, session_id: str, why: str, text: str, by: timedelta | None
-    ) -> str | None:
-        """Postpone a crashed session whose agent cannot be started, and notify its user once.
+    ) -> list[str]:
+        """Postpone a crashed session whose agent cannot be started, and notify its users once.
 
-        Returns the DM that `words` were queued for, or None if the user was notified before.
+        Returns the DMs that `text` was queued for; none if the users were notified before.
         """
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(
-                """
+                f"""
                 UPDATE choir_control.sessions AS s
                 SET resume_at = clock_timestamp() + $2::interval, blocked = $3
                 FROM (SELECT session_id, blocked FROM choir_control.sessions
                       WHERE session_id = $1 FOR UPDATE) AS was
                 WHERE s.session_id = was.session_id AND s.status = 'crashed'
                   AND s.end_reason IS NULL
-                RETURNING s.dm, s.gateway, was.blocked
-                """,
+                RETURNING was.blocked, {conversations_sql("s")} AS dms
+                """,  # noqa: S608 our own SQL
                 session_id,
                 by,
                 why.replace("\x00", "")[:1000],
             )
             if row is None or row["blocked"] is not None:
-                return None
-            await connection.fetchval(
-                "SELECT choir_control.say($1, $2, $3)", row["dm"], row["gateway"], text
-            )
-        return str(row["dm"])
+                return []
+            dms = list(row["dms"])
+            await _say(connection, session_id, dict.fromkeys(dms, text))
+        return dms
 
     async def mark_connected(self, session_id: str, epoch: int) -> SessionRow | None:
         """Mark the agent of this epoch as connected; return None if the epoch is over."""
@@ -369,7 +365,9 @@ class SessionStore:
     async def find_unfinished_in(self, dm: str) -> SessionRow | None:
         """Return the unfinished session of a conversation, also a suspended one; the newest of several."""
         return await self._one(
-            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE dm = $1 AND {_LIVE} "  # noqa: S608
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE {_LIVE} AND (dm = $1 OR session_id IN ("  # noqa: S608
+            "SELECT c.session_id FROM choir_control.session_conversations AS c "
+            "WHERE c.dm = $1 AND c.unbound_at IS NULL)) "
             f"ORDER BY {_SUSPENDED}, started_at DESC LIMIT 1",
             dm,
         )
@@ -437,6 +435,27 @@ class SessionStore:
 
     async def _many(self, sql: str, *args: object) -> list[SessionRow]:
         return [session_from_record(record) for record in await self._database.fetch(sql, *args)]
+
+
+async def _lock_conversations(connection: Connection, dms: list[str]) -> None:
+    """Take the locks of `say` in the order of the names."""
+    await connection.execute(
+        "SELECT pg_advisory_xact_lock(hashtextextended('words in ' || dm, 0)) "
+        "FROM (SELECT dm FROM unnest($1::text[]) AS dm ORDER BY dm) AS sorted",
+        dms,
+    )
+
+
+async def _say(connection: Connection, session_id: str, notices: Mapping[str, str]) -> None:
+    """Store notices for conversations of a session."""
+    await connection.execute(
+        f"SELECT choir_control.say(n.dm, {gateway_sql('s', 'n.dm')}, n.text) "  # noqa: S608 our own SQL
+        "FROM choir_control.sessions AS s, unnest($2::text[], $3::text[]) AS n(dm, text) "
+        "WHERE s.session_id = $1",
+        session_id,
+        list(notices),
+        list(notices.values()),
+    )
 
 
 async def _insert_epoch(

@@ -15,6 +15,7 @@ from choir_common.wire.config import WorkspaceLimits
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.configuration.current import ConfigService
+from choir_control.log.leases.conversations import ConversationStore
 from choir_control.log.leases.dm_memory import DmMemoryStore
 from choir_control.log.signals.notifier import OutboxRescanner
 from choir_control.workspaces.directory import WorkspaceSize, measure_workspace
@@ -42,7 +43,7 @@ class Measurement:
 
 
 class WorkspaceUsageService:
-    """Service that measures workspaces and tells users about those over a limit."""
+    """Service that measures workspaces and tells the users of their agents about those over a limit."""
 
     def __init__(
         self,
@@ -51,11 +52,13 @@ class WorkspaceUsageService:
         sessions: SessionStore,
         notices: DmMemoryStore,
         outbox: OutboxRescanner,
+        conversations: ConversationStore,
     ) -> None:
         self._configuration = configuration
         self._sessions = sessions
         self._notices = notices
         self._outbox = outbox
+        self._conversations = conversations
         self._measurements: dict[str, Measurement] = {}
         self._notified: set[str] = set()
         """Workspaces over a limit whose user knows it."""
@@ -102,18 +105,21 @@ class WorkspaceUsageService:
         return Measurement(path, progress, now, now + REST_FACTOR * (now - start), size)
 
     async def _notify(self, name: str, session: SessionRow | None) -> None:
-        """Tell the user once that a workspace is over a limit, and again if it was below it meanwhile."""
+        """Tell the users of all its conversations once that a workspace is over a limit.
+
+        They are told again if it was below the limit meanwhile.
+        """
         excess = self.excess(name)
         if not excess:
             self._notified.discard(name)
             return
         if session is None or name in self._notified:
             return
-        dm = session.bindings.dm
-        gateway = self._configuration.current.gateway_of(dm)
-        if gateway is not None:
-            await self._notices.notify(dm, gateway, NOTICE.format(name=name, excess=excess))
-            self._outbox.rescan(dm)
+        for dm in (session.bindings.dm, *await self._conversations.list_bound(session.session_id)):
+            gateway = self._configuration.current.gateway_of(dm)
+            if gateway is not None:
+                await self._notices.notify(dm, gateway, NOTICE.format(name=name, excess=excess))
+                self._outbox.rescan(dm)
         self._notified.add(name)
         log.warning("workspace is over its limit", workspace=name, excess=excess)
 

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request
 
-from choir_common.errors import Conflict, NotFound
+from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.http.body import openapi_body, parse_request_body
+from choir_common.http.routers import ServiceRouter
 from choir_common.lanes import CORE_LANE_PREFIX, is_edge
 from choir_common.wire.config import Config
 from choir_common.wire.operations import (
@@ -50,7 +51,7 @@ def agent_routes(
     stopper: SessionStopper,
 ) -> APIRouter:
     """Return the router of the agents."""
-    router = APIRouter(prefix="/agents", tags=["agents"])
+    router = ServiceRouter(prefix="/agents", tags=["agents"])
     router.include_router(_lifecycle_routes(configuration, overview, starter, stopper))
 
     @router.get("")
@@ -72,7 +73,7 @@ def _lifecycle_routes(
     starter: SessionStarter,
     stopper: SessionStopper,
 ) -> APIRouter:
-    router = APIRouter()
+    router = ServiceRouter()
 
     @router.post("/{agent_id}/start", openapi_extra=openapi_body(StartAgent))
     async def start_agent(agent_id: str, request: Request) -> AgentView:
@@ -110,27 +111,32 @@ def _lifecycle_routes(
     return router
 
 
-def signal_routes(
-    overview: AgentOverview, signal_sender: SignalSender, events: EventStore
-) -> APIRouter:
-    """Return the router of the signals to a running agent."""
-    router = APIRouter(prefix="/agents", tags=["agents"])
+class SignalRequests:
+    """Sends the signals that operators request, after checking what they name."""
 
-    async def require_open_job(agent_id: str, job: str) -> None:
-        """Raise NotFound when the agent runs and has no open core job of that name."""
-        session = await overview.live_of(agent_id)
-        # not running: `send_to_agent` raises the error for that
-        open_jobs = await events.list_open_jobs(session.session_id) if session else [job]
-        if job not in open_jobs:
-            raise NotFound(format_unknown_job(agent_id, job, open_jobs))
+    def __init__(
+        self, overview: AgentOverview, signal_sender: SignalSender, events: EventStore
+    ) -> None:
+        self._overview = overview
+        self._signal_sender = signal_sender
+        self._events = events
 
     async def send(
-        agent_id: str, body: SignalBody, session_id: str | None = None, job: str | None = None
+        self,
+        agent_id: str,
+        body: SignalBody,
+        session_id: str | None = None,
+        job: str | None = None,
+        *,
+        dm: str | None = None,
     ) -> SignalQueued:
-        await overview.require_known_agent(agent_id)
+        """Queue a signal. Raises NotFound for an agent, a conversation or a job that is not there."""
+        await self._overview.require_known_agent(agent_id)
+        if dm is not None:
+            await self._require_conversation(agent_id, dm)
         if job is not None:
-            await require_open_job(agent_id, job)
-        session, seq = await signal_sender.send_to_agent(agent_id, body, session_id)
+            await self._require_open_job(agent_id, job, dm)
+        session, seq = await self._signal_sender.send_to_agent(agent_id, body, session_id)
         return SignalQueued(
             agent_id=agent_id,
             session_id=session.session_id,
@@ -138,25 +144,53 @@ def signal_routes(
             note=format_signal_effect(body, agent_id, session.status),
         )
 
+    async def _require_open_job(self, agent_id: str, job: str, dm: str | None) -> None:
+        session = await self._overview.live_of(agent_id)
+        # not running: `send_to_agent` raises the error for that
+        open_jobs = await self._events.list_open_jobs(session.session_id, dm) if session else [job]
+        if job not in open_jobs:
+            raise NotFound(format_unknown_job(agent_id, job, open_jobs))
+
+    async def _require_conversation(self, agent_id: str, dm: str) -> None:
+        session = await self._overview.live_of(agent_id)
+        served = await self._overview.conversations_of(session) if session else (dm,)
+        if dm not in served:
+            raise NotFound(
+                f"{agent_id} does not talk in {dm} now. Its conversations are: {', '.join(served)}."
+            )
+
+
+def signal_routes(
+    overview: AgentOverview, signal_sender: SignalSender, events: EventStore
+) -> APIRouter:
+    """Return the router of the signals to a running agent."""
+    router = ServiceRouter(prefix="/agents", tags=["agents"])
+    send = SignalRequests(overview, signal_sender, events).send
+
     @router.post("/{agent_id}/inject", status_code=202, openapi_extra=openapi_body(InjectText))
     async def inject(agent_id: str, request: Request) -> SignalQueued:
-        """Give an agent's edge lane further instructions at its next safe point."""
+        """Give an agent further instructions for a conversation, at its next safe point."""
         body = await parse_request_body(request, InjectText)
-        return await send(agent_id, InjectSignal(text=body.text, sent_at=datetime.now(UTC)))
+        signal = InjectSignal(text=body.text, sent_at=datetime.now(UTC), dm=body.dm or "")
+        return await send(agent_id, signal, dm=body.dm)
 
     @router.post("/{agent_id}/cancel", status_code=202, openapi_extra=openapi_body(CancelWork))
     async def cancel(agent_id: str, request: Request) -> SignalQueued:
-        """Cancel a core job by name, or the edge lane's turn; 404 for a job that is not running."""
-        job = (await parse_request_body(request, CancelWork)).job
-        return await send(agent_id, CancelSignal(job=job), job=job)
+        """Cancel a core job by name, or the turn of a conversation; 404 for a job that is not running."""
+        body = await parse_request_body(request, CancelWork)
+        signal = CancelSignal(job=body.job, dm=body.dm or "")
+        return await send(agent_id, signal, job=body.job, dm=body.dm)
 
     @router.post("/{agent_id}/compact", status_code=202, openapi_extra=openapi_body(CompactMemory))
     async def compact(agent_id: str, request: Request) -> SignalQueued:
         """Have a lane summarize its older events; 404 for a lane that is not running."""
         body = await parse_request_body(request, CompactMemory)
         lane = body.lane
+        if lane is not None and body.dm is not None:
+            raise InvalidRequest("Name a lane or a conversation (dm), not both.")
         job = None if lane is None or is_edge(lane) else lane.removeprefix(CORE_LANE_PREFIX)
-        return await send(agent_id, CompactSignal(lane=body.lane), body.session_id, job)
+        signal = CompactSignal(lane=lane, dm=body.dm or "")
+        return await send(agent_id, signal, body.session_id, job, dm=body.dm)
 
     return router
 
@@ -165,7 +199,7 @@ def choice_routes(
     configuration: ConfigService, overrides: SessionOverrides, overview: AgentOverview
 ) -> APIRouter:
     """Return the router of the models and voices."""
-    router = APIRouter(tags=["agents"])
+    router = ServiceRouter(tags=["agents"])
 
     @router.get("/models")
     async def list_models() -> Page[ModelView]:

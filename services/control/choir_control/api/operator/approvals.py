@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from choir_common.http.routers import ServiceRouter
 from choir_common.wire.operator import ApprovalView, Decision, Page
 from choir_control.approvals.proposals.worker import ProposalWorker
 from choir_control.approvals.service import ApprovalService, GrantChoice
@@ -17,7 +18,7 @@ def approval_routes(
     approvals: ApprovalStore, approval_service: ApprovalService, proposal_worker: ProposalWorker
 ) -> APIRouter:
     """Return the router."""
-    router = APIRouter(prefix="/approvals", tags=["approvals"])
+    router = ServiceRouter(prefix="/approvals", tags=["approvals"])
 
     @router.get("")
     async def list_approvals(

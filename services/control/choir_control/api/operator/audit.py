@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from choir_common.eventlog.signature import AuditKeyring
+from choir_common.http.routers import ServiceRouter
 from choir_common.wire.audit import AnchorList, AnchorView
 from choir_control.log.audit.anchor import CheckedAnchor
 from choir_control.log.audit.anchor_store import AnchorStore
@@ -14,7 +15,7 @@ def audit_routes(
     *, verifier: LogVerifier, store: AnchorStore, keys: AuditKeyFile, keyring: AuditKeyring
 ) -> APIRouter:
     """Return the router of the audit log."""
-    router = APIRouter(prefix="/audit", tags=["audit"])
+    router = ServiceRouter(prefix="/audit", tags=["audit"])
 
     async def read_anchors() -> AnchorList:
         checked = await verifier.check_anchors()

@@ -1,18 +1,26 @@
-"""Authentication of operators: by file permission on the Unix socket, by the operator token over TCP.
+"""Authentication of operators and of people's browsers.
 
-A process that descends from control is an agent or an agent's tool. On the socket it is refused
-regardless of its user; over TCP it would need the token.
+Operators: by file permission on the Unix socket, by the operator token or a session of the web page over TCP.
+A process that descends from control is an agent or an agent's tool. On the socket it is refused regardless of
+its user; over TCP it would need the token. A person's session of the web page reaches the own conversations
+only.
 """
 
+import contextlib
 import hmac
 import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
 
 from fastapi import Request
 
 from choir_common.errors import Forbidden, Unauthorized
 from choir_common.http.http_protocol import UNIX_PEER
+from choir_control.api.operator.web_cookies import WebCookies
 from choir_control.api.rpc.caller import read_bearer_token, read_headers
 from choir_control.configuration.secrets.store import SecretStore
+from choir_control.web.service import WebSessionService
+from choir_control.web.store import WebSession
 
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - a secret's name
 MAX_ANCESTORS = 200
@@ -42,22 +50,43 @@ class ProcessTree:
         return True
 
 
-class OperatorAuthentication:
-    """Access check of `/v1`."""
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request to `/v1`."""
 
-    def __init__(self, operator_token: str | None, processes: ProcessTree) -> None:
+    web_session: WebSession | None = None
+    """None for the Unix socket and the operator token."""
+
+    @property
+    def person(self) -> str | None:
+        """Return the person whose conversations may be used; None for an operator."""
+        return self.web_session.person if self.web_session else None
+
+
+class CallerAuthentication:
+    """The one function that tells who sends a request to `/v1`."""
+
+    def __init__(
+        self, *, operator_token: str | None, processes: ProcessTree, cookies: WebCookies
+    ) -> None:
         self._token = operator_token
         self._processes = processes
+        self._cookies = cookies
 
-    async def __call__(self, request: Request) -> None:
-        """Return for an operator; raises Unauthorized or Forbidden otherwise."""
+    async def identify(self, request: Request) -> Caller:
+        """Return the caller; raises Unauthorized or Forbidden."""
         peer = request.client
         if peer is not None and peer.host == UNIX_PEER:
             # pid 0: the peer lives in another pid namespace (a container); it passed the file
             # permission
             if peer.port and self._processes.is_descendant(peer.port):
                 raise Forbidden("Agents and their tools may not use the operator API.")
-            return
+            return Caller()
+        # a reverse proxy may ask for a password of its own
+        if not request.headers.get("authorization", "").lower().startswith("bearer "):
+            cookie = self._cookies.read(request)
+            if cookie is not None:
+                return Caller(await self._cookies.authenticate(request, cookie))
         if self._token is None:
             raise Unauthorized(
                 "The operator API is available on the Unix socket only: no operator token is set."
@@ -67,6 +96,69 @@ class OperatorAuthentication:
             read_bearer_token(read_headers(request.scope)).encode(), self._token.encode()
         ):
             raise Unauthorized("The operator token is wrong.")
+        return Caller()
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationAccess:
+    """The access of a request, in `request.state.access`."""
+
+    caller: Caller
+    _sessions: WebSessionService
+
+    def is_valid(self) -> bool:
+        """Return whether the caller is still signed in; streams ask again."""
+        session = self.caller.web_session
+        return session is None or self._sessions.is_valid(session)
+
+    def may_use(self, dm: str) -> bool:
+        """Return whether the caller may use a conversation now; streams ask again."""
+        if not self.is_valid():
+            return False
+        return self.caller.person is None or self._sessions.has_conversation(self.caller.person, dm)
+
+
+class OperatorAuthentication:
+    """Access check of the operators' part of `/v1`."""
+
+    def __init__(self, callers: CallerAuthentication, sessions: WebSessionService) -> None:
+        self._callers = callers
+        self._sessions = sessions
+
+    async def __call__(self, request: Request) -> None:
+        """Set `request.state.access` for an operator; raises Unauthorized or Forbidden otherwise."""
+        caller = await self._callers.identify(request)
+        if caller.person is not None:
+            raise Forbidden("This browser may use the conversations of its person only.")
+        request.state.access = ConversationAccess(caller, self._sessions)
+
+
+class ConversationAuthentication:
+    """Access check of the routes of conversations: operators, and people in their own."""
+
+    def __init__(self, callers: CallerAuthentication, sessions: WebSessionService) -> None:
+        self._callers = callers
+        self._sessions = sessions
+
+    async def __call__(self, request: Request) -> None:
+        """Set `request.state.access`; raises Unauthorized or Forbidden."""
+        access = ConversationAccess(await self._callers.identify(request), self._sessions)
+        dm = request.path_params.get("dm")
+        if dm is not None and not access.may_use(dm):
+            raise Forbidden("This is not a conversation of this browser's person.")
+        request.state.access = access
+
+
+async def until_signed_out(
+    request: Request, stream: AsyncGenerator[bytes, None]
+) -> AsyncIterator[bytes]:
+    """Yield a stream until the session of the request ends, such as by `choirctl web revoke`."""
+    access: ConversationAccess = request.state.access
+    async with contextlib.aclosing(stream):
+        async for piece in stream:
+            if not access.is_valid():
+                return
+            yield piece
 
 
 class FileAuthentication:

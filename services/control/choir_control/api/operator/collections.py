@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 
 from choir_common.clients.memory import CollectionsClient, MemoryClient
 from choir_common.http.body import openapi_body, parse_request_body
+from choir_common.http.routers import ServiceRouter
 from choir_common.redactor import Redactor
 from choir_common.wire.memory_collections import (
     MAX_PATH,
@@ -43,7 +44,7 @@ def collection_routes(
     redactor: Redactor,
 ) -> APIRouter:
     """Return the router of the collections in an agent's memory."""
-    router = APIRouter(prefix="/agents/{agent_id}", tags=["memory"])
+    router = ServiceRouter(prefix="/agents/{agent_id}", tags=["memory"])
     router.include_router(_read_routes(spaces, collections_client, memory_client))
     router.include_router(_folder_routes(spaces, collections_client))
     router.include_router(_document_routes(spaces, collections_client, redactor))
@@ -54,7 +55,7 @@ def _read_routes(
     spaces: MemorySpaces, collections_client: CollectionsClient, memory_client: MemoryClient
 ) -> APIRouter:
     # a path may not be empty where a router is included
-    router = APIRouter(prefix="/collections")
+    router = ServiceRouter(prefix="/collections")
 
     @router.get("")
     async def list_collections(
@@ -89,7 +90,7 @@ def _read_routes(
 
 
 def _folder_routes(spaces: MemorySpaces, collections_client: CollectionsClient) -> APIRouter:
-    router = APIRouter(prefix="/collections")
+    router = ServiceRouter(prefix="/collections")
 
     @router.post("/{collection}/folder", openapi_extra=openapi_body(NewFolder))
     async def follow_folder(
@@ -109,7 +110,7 @@ def _folder_routes(spaces: MemorySpaces, collections_client: CollectionsClient) 
 def _document_routes(
     spaces: MemorySpaces, collections_client: CollectionsClient, redactor: Redactor
 ) -> APIRouter:
-    router = APIRouter(prefix="/collections")
+    router = ServiceRouter(prefix="/collections")
 
     @router.post("/{collection}", openapi_extra=openapi_body(NewDocument))
     async def add_document(

@@ -6,6 +6,7 @@ Values of secrets are never returned. Rules: `docs/design/configuration.md`.
 from fastapi import APIRouter, Request
 
 from choir_common.http.body import parse_request_body
+from choir_common.http.routers import ServiceRouter
 from choir_common.wire.config import secret_references
 from choir_common.wire.config_api import (
     ApplyConfig,
@@ -34,7 +35,7 @@ def config_routes(
     configuration: ConfigService, staging: ConfigStaging, config_versions: ConfigVersionTracker
 ) -> APIRouter:
     """Return the router of the configuration."""
-    router = APIRouter(prefix="/config", tags=["config"])
+    router = ServiceRouter(prefix="/config", tags=["config"])
     router.include_router(_staging_routes(staging, config_versions))
 
     @router.get("")
@@ -45,7 +46,7 @@ def config_routes(
             version=snapshot.version,
             source="last-good" if configuration.note else "file",
             note=configuration.note,
-            config=snapshot.config.model_dump(mode="json"),
+            config=configuration.declared.model_dump(mode="json"),
             staged=staging.waiting,
         )
 
@@ -63,7 +64,7 @@ def config_routes(
 
 
 def _staging_routes(staging: ConfigStaging, config_versions: ConfigVersionTracker) -> APIRouter:
-    router = APIRouter()
+    router = ServiceRouter()
 
     @router.get("/diff")
     async def diff_config() -> ConfigDiff:
@@ -108,7 +109,7 @@ def secret_routes(
     config_versions: ConfigVersionTracker,
 ) -> APIRouter:
     """Return the router of the secrets."""
-    router = APIRouter(prefix="/secrets", tags=["secrets"])
+    router = ServiceRouter(prefix="/secrets", tags=["secrets"])
 
     @router.get("")
     async def list_secrets() -> Page[SecretName]:

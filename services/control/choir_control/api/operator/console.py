@@ -5,6 +5,7 @@ Users need one endpoint only; the console channel itself runs in the gateway.
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
@@ -22,13 +23,16 @@ from choir_common.errors import (
     Unavailable,
 )
 from choir_common.http.client import await_unless_hung
+from choir_common.http.routers import ServiceRouter
 from choir_common.http.service_app import LargeBodyRoute
 from choir_common.tracing import trace_headers
+from choir_control.api.operator.authentication import ConversationAccess
 from choir_control.api.operator.load_limiter import LoadLimiter
 
 MAX_STREAMS = 256
 """Limit of concurrent streams and files; the client's other connections are reserved for messages."""
 RETRY_AFTER_S = 5.0
+MAX_URLS = 1_000
 FORWARDED_REQUEST_HEADERS = (
     "accept",
     "content-type",
@@ -39,6 +43,7 @@ FORWARDED_REQUEST_HEADERS = (
 FORWARDED_RESPONSE_HEADERS = (
     "content-type",
     "content-disposition",
+    "x-content-type-options",
     "cache-control",
     "x-accel-buffering",
     "retry-after",
@@ -47,6 +52,7 @@ FORWARDED_RESPONSE_HEADERS = (
 LARGE_BODIES = (LargeBodyRoute("PUT", r"/v1/dms/[^/]+/files", 2 * 2**30, 600.0),)
 
 DmPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+TokenPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9]{1,64}$")]
 RefPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9]{1,16}$")]
 
 _LARGE = httpx2.Timeout(60.0, connect=5.0).as_dict()
@@ -54,9 +60,24 @@ _LARGE = httpx2.Timeout(60.0, connect=5.0).as_dict()
 _ENDLESS = httpx2.Timeout(5.0, read=None).as_dict()
 
 
-def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
+@dataclass(frozen=True, slots=True)
+class GatewayClients:
+    """HTTP clients of the gateway."""
+
+    console: httpx2.AsyncClient
+    """For messages and streams, which are forwarded as fast as possible."""
+    files: httpx2.AsyncClient
+    """For files of any size, which are sent in chunks."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.console.aclose()
+        await self.files.aclose()
+
+
+def console_routes(gateway: GatewayClients) -> APIRouter:
     """Return the router."""
-    router = APIRouter(prefix="/dms", tags=["console"])
+    router = ServiceRouter(prefix="/dms", tags=["console"])
     forward = _GatewayProxy(gateway)
     load = LoadLimiter(SystemClock())
 
@@ -88,6 +109,11 @@ def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
         """Upload a file for a message: the raw body, with its name in `?name=`."""
         return await forward.forward_body(request, f"/v1/dms/{dm}/files")
 
+    @router.get("/{dm}/files/{token}", response_class=StreamingResponse)
+    async def get_upload(dm: DmPath, token: TokenPath, request: Request) -> Response:
+        """Download a file that the user uploaded in a conversation."""
+        return await forward.forward_stream(request, f"/v1/dms/{dm}/files/{token}")
+
     @router.get("/{dm}/messages/{outbox_id}/files/{ref}", response_class=StreamingResponse)
     async def get_file(dm: DmPath, outbox_id: int, ref: RefPath, request: Request) -> Response:
         """Download a file that was sent to the user in a conversation."""
@@ -101,8 +127,13 @@ def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
 class _GatewayProxy:
     """Forwards requests to the gateway."""
 
-    def __init__(self, gateway: httpx2.AsyncClient) -> None:
-        self._gateway = gateway
+    def __init__(self, gateway: GatewayClients) -> None:
+        self._gateway = gateway.console
+        self._files = gateway.files
+        self._base = gateway.console.base_url
+        self._own_headers = {**gateway.console.headers, "host": self._base.netloc.decode()}
+        self._urls: dict[str, httpx2.URL] = {}
+        """Parsed addresses by path: clients repeat them."""
         self._streams = 0
 
     async def forward(self, request: Request, path: str) -> Response:
@@ -119,7 +150,7 @@ class _GatewayProxy:
         outgoing = self._request(request, path, request.stream())
         outgoing.extensions = {**outgoing.extensions, "timeout": _LARGE}
         try:
-            answer = await self._gateway.send(outgoing)
+            answer = await self._files.send(outgoing)
         except httpx2.HTTPError as error:
             raise _away(error) from error
         return Response(answer.content, answer.status_code, headers=_back(answer))
@@ -147,7 +178,7 @@ class _GatewayProxy:
             except httpx2.HTTPError as error:
                 raise _away(error) from error
             on_failure.pop_all()
-        return _StreamedResponse(answer, self)
+        return _StreamedResponse(answer, self, request)
 
     def end_stream(self) -> None:
         """Count a stream as closed."""
@@ -164,20 +195,29 @@ class _GatewayProxy:
         if not isinstance(body, bytes) and "content-length" in request.headers:
             # so that the gateway refuses a body that is too large before it is sent
             headers["content-length"] = request.headers["content-length"]
-        return self._gateway.build_request(
+        # Letting the client merge URL and headers would cost as much as sending the request.
+        return httpx2.Request(
             request.method,
-            path,
-            params=request.url.query,
-            headers={**headers, **trace_headers()},
+            self._url(path, request.scope["query_string"]),
+            headers={**self._own_headers, **headers, **trace_headers()},
             content=body,
+            extensions={"timeout": self._gateway.timeout.as_dict()},
         )
+
+    def _url(self, path: str, query: bytes) -> httpx2.URL:
+        if path not in self._urls:
+            if len(self._urls) >= MAX_URLS:
+                self._urls.clear()
+            self._urls[path] = self._base.copy_with(path=self._base.path.rstrip("/") + path)
+        url = self._urls[path]
+        return url.copy_with(query=query) if query else url
 
 
 class _StreamedResponse(StreamingResponse):
     """The gateway's response as a stream; the connection to the gateway is closed when the stream ends."""
 
-    def __init__(self, answer: httpx2.Response, proxy: _GatewayProxy) -> None:
-        super().__init__(_pieces(answer), answer.status_code, headers=_back(answer))
+    def __init__(self, answer: httpx2.Response, proxy: _GatewayProxy, request: Request) -> None:
+        super().__init__(_pieces(answer, request), answer.status_code, headers=_back(answer))
         self._answer = answer
         self._proxy = proxy
 
@@ -190,9 +230,12 @@ class _StreamedResponse(StreamingResponse):
             await self._answer.aclose()
 
 
-async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:
+async def _pieces(answer: httpx2.Response, request: Request) -> AsyncIterator[bytes]:
+    access: ConversationAccess = request.state.access
     try:
         async for piece in answer.aiter_raw():
+            if not access.may_use(request.path_params["dm"]):
+                return  # a session that was revoked meanwhile
             yield piece
     except httpx2.HTTPError:
         # The gateway disconnected: the client sees the end of the stream and resumes by

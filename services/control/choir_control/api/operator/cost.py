@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from choir_common.errors import InvalidRequest
+from choir_common.http.routers import ServiceRouter
 from choir_common.wire.money import CostGroup, CostReport
 from choir_control.money.cost_store import CostQuery
 from choir_control.money.costs import CostService
@@ -16,7 +17,7 @@ Text = Annotated[str | None, Query(max_length=200)]
 
 def cost_routes(costs: CostService) -> APIRouter:
     """Return the router of costs."""
-    router = APIRouter(tags=["system"])
+    router = ServiceRouter(tags=["system"])
 
     @router.get("/cost")
     async def show_cost(

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 
 from choir_common.http.body import openapi_body, parse_request_body
+from choir_common.http.routers import ServiceRouter
 from choir_common.ids import NAME_PATTERN
 from choir_common.wire.memory_forget import ForgetReport, ForgetSelection, ResetRequest
 from choir_control.agents.sessions.forgetting import ForgetService
@@ -18,7 +19,7 @@ AgentPath = Annotated[str, Path(pattern=NAME_PATTERN)]
 
 def forget_routes(forgetting: ForgetService, overview: AgentOverview) -> APIRouter:
     """Return the router of erasures and resets."""
-    router = APIRouter(prefix="/agents/{agent_id}", tags=["memory"])
+    router = ServiceRouter(prefix="/agents/{agent_id}", tags=["memory"])
 
     @router.post("/memory/forget", openapi_extra=openapi_body(ForgetSelection))
     async def forget(agent_id: AgentPath, request: Request) -> ForgetReport:

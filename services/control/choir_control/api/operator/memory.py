@@ -20,6 +20,7 @@ from choir_common.clients.memory import (
 )
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.http.body import openapi_body, parse_body, parse_request_body
+from choir_common.http.routers import ServiceRouter
 from choir_common.ids import NAME_PATTERN, new_id
 from choir_common.wire.memory_modes import ConversationMemory, SetMemoryMode, SetRecall
 from choir_common.wire.memory_operator import (
@@ -105,7 +106,7 @@ def memory_routes(
     modes: MemoryModeService,
 ) -> APIRouter:
     """Return the router of an agent's memory."""
-    router = APIRouter(prefix="/agents/{agent_id}/memory", tags=["memory"])
+    router = ServiceRouter(prefix="/agents/{agent_id}/memory", tags=["memory"])
     router.include_router(_mode_routes(modes))
     router.include_router(_document_routes(spaces, admin_client))
     router.include_router(_write_routes(spaces, admin_client))
@@ -123,7 +124,7 @@ def memory_routes(
 
 
 def _session_routes(spaces: MemorySpaces, session_client: SessionMemoryClient) -> APIRouter:
-    router = APIRouter()
+    router = ServiceRouter()
 
     @router.delete("/sessions/{session_id}")
     async def erase_session(agent_id: AgentPath, session_id: Name) -> SessionErased:
@@ -135,7 +136,7 @@ def _session_routes(spaces: MemorySpaces, session_client: SessionMemoryClient) -
 
 
 def _audit_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIRouter:
-    router = APIRouter()
+    router = ServiceRouter()
 
     @router.get("/audit")
     async def read_audit(
@@ -163,7 +164,7 @@ def _audit_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIR
 def _search_routes(
     spaces: MemorySpaces, search_client: MemoryClient, admin_client: MemoryAdminClient
 ) -> APIRouter:
-    router = APIRouter()
+    router = ServiceRouter()
 
     @router.post("/search", openapi_extra=openapi_body(MemoryQuery))
     async def search(agent_id: AgentPath, request: Request) -> MemoryHits:
@@ -188,7 +189,7 @@ def _search_routes(
 
 
 def _mode_routes(modes: MemoryModeService) -> APIRouter:
-    router = APIRouter()
+    router = ServiceRouter()
 
     @router.get("/mode")
     async def show_memory_mode(agent_id: AgentPath) -> ConversationMemory:
@@ -257,7 +258,7 @@ def _list_filters(
 
 
 def _document_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIRouter:
-    router = APIRouter(prefix="/documents")
+    router = ServiceRouter(prefix="/documents")
 
     @router.get("")
     async def list_documents(
@@ -289,7 +290,7 @@ def _document_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> A
 
 
 def _write_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIRouter:
-    router = APIRouter()
+    router = ServiceRouter()
 
     @router.post("/documents", openapi_extra=openapi_body(PutDocument))
     async def put_document(agent_id: AgentPath, request: Request) -> MemoryWritten:
@@ -322,7 +323,7 @@ def _write_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIR
 
 
 def _export_import_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIRouter:
-    router = APIRouter()
+    router = ServiceRouter()
 
     @router.get("/export", response_class=StreamingResponse)
     async def export(agent_id: AgentPath) -> StreamingResponse:

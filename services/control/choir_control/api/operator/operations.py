@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 from choir_common.errors import InvalidRequest
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.responses import event_stream_response
+from choir_common.http.routers import ServiceRouter
 from choir_common.wire.operations import (
     OperationStarted,
     OperationView,
@@ -18,6 +19,7 @@ from choir_common.wire.operator import Page
 from choir_control.agents.operations.service import OperationService
 from choir_control.agents.rollout.service import UpdateService
 from choir_control.agents.sessions.workspace_reset import WorkspaceService
+from choir_control.api.operator.authentication import until_signed_out
 
 MAX_ID = 64
 MAX_SEQ = 2**53
@@ -25,7 +27,7 @@ MAX_SEQ = 2**53
 
 def operation_routes(operations: OperationService) -> APIRouter:
     """Return the router of operations: work that takes longer than a request."""
-    router = APIRouter(prefix="/operations", tags=["operations"])
+    router = ServiceRouter(prefix="/operations", tags=["operations"])
 
     @router.get("")
     async def list_operations(
@@ -48,14 +50,15 @@ def operation_routes(operations: OperationService) -> APIRouter:
         """Stream the progress of an operation (`step`, `line`), ending with its final view
         (`end`)."""
         view = await operations.get(_plain(operation_id))
-        return event_stream_response(operations.follow(view.operation_id, _last_event_id(request)))
+        events = operations.follow(view.operation_id, _last_event_id(request))
+        return event_stream_response(until_signed_out(request, events))
 
     return router
 
 
 def rollout_routes(rollout: UpdateService) -> APIRouter:
     """Return the router of builds and updates."""
-    router = APIRouter(prefix="/agents", tags=["agents"])
+    router = ServiceRouter(prefix="/agents", tags=["agents"])
 
     @router.post("/update-all", status_code=202)
     async def update_all() -> OperationStarted:
@@ -90,7 +93,7 @@ def _last_event_id(request: Request) -> int:
 
 def workspace_routes(workspaces: WorkspaceService) -> APIRouter:
     """Return the router."""
-    router = APIRouter(prefix="/workspaces", tags=["workspaces"])
+    router = ServiceRouter(prefix="/workspaces", tags=["workspaces"])
 
     @router.get("")
     async def list_workspaces() -> Page[WorkspaceView]:

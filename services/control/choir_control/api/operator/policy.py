@@ -11,6 +11,7 @@ from choir_common.egress.addresses import can_be_public
 from choir_common.grants import call_subject, covers
 from choir_common.hosts import is_known_host
 from choir_common.http.body import openapi_body, parse_request_body
+from choir_common.http.routers import ServiceRouter
 from choir_common.policy import PolicyCall, check_rules, decide, find_destinations, has_money_rules
 from choir_common.wire.grants import GrantView
 from choir_common.wire.operator import Page
@@ -35,7 +36,7 @@ def policy_routes(
     configuration: ConfigService, grants: GrantStore, hosts: HostStore, costs: CostService
 ) -> APIRouter:
     """Return the router of the policy."""
-    router = APIRouter(tags=["policy"])
+    router = ServiceRouter(tags=["policy"])
 
     @router.get("/policy")
     async def list_rules() -> Page[PolicyRule]:
@@ -65,7 +66,7 @@ def policy_routes(
         The manifest of an agent's own tool is not read: the tool is taken to have network access.
         """
         snapshot = configuration.current
-        role = snapshot.role_in(snapshot.agent(agent_id).defaults.dm)
+        role = snapshot.role_for(agent_id, snapshot.agent(agent_id).defaults.dm)
         rules, spent = snapshot.config.policy, None
         if has_money_rules(rules):
             spent = (await costs.spent_today(agent_id)).cost_usd

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from choir_common.http.body import openapi_body, parse_request_body
+from choir_common.http.routers import ServiceRouter
 from choir_common.wire.operator import Page
 from choir_common.wire.schedules import NewSchedule, ScheduleEdit, ScheduleView
 from choir_control.conversations.schedules.service import ScheduleService
@@ -14,7 +15,7 @@ OPERATOR = "operator"
 
 def schedule_routes(schedules: ScheduleService) -> APIRouter:
     """Return the router of schedules."""
-    router = APIRouter(prefix="/schedules", tags=["schedules"])
+    router = ServiceRouter(prefix="/schedules", tags=["schedules"])
     router.include_router(_state_routes(schedules))
 
     @router.get("")
@@ -54,7 +55,7 @@ def schedule_routes(schedules: ScheduleService) -> APIRouter:
 
 
 def _state_routes(schedules: ScheduleService) -> APIRouter:
-    router = APIRouter()
+    router = ServiceRouter()
 
     @router.post("/{schedule_id}/pause")
     async def pause_schedule(schedule_id: int) -> ScheduleView:

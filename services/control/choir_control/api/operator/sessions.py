@@ -7,23 +7,31 @@ from fastapi.responses import StreamingResponse
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.http.responses import event_stream_response
+from choir_common.http.routers import ServiceRouter
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import EventPage, LogVerification, Page, SessionView
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.api.event_streams import LogStreamer
+from choir_control.api.operator.authentication import until_signed_out
 from choir_control.log.audit.verifier import LogVerifier
 from choir_control.log.eventlog.store import EventStore
+from choir_control.log.leases.conversations import ConversationStore
 
 MAX_ID = 100
 MAX_REV = 2**53
 
 
 def session_routes(
-    *, sessions: SessionStore, events: EventStore, streams: LogStreamer, verifier: LogVerifier
+    *,
+    sessions: SessionStore,
+    conversations: ConversationStore,
+    events: EventStore,
+    streams: LogStreamer,
+    verifier: LogVerifier,
 ) -> APIRouter:
     """Return the router."""
-    router = APIRouter(prefix="/sessions", tags=["sessions"])
+    router = ServiceRouter(prefix="/sessions", tags=["sessions"])
     router.include_router(_log_routes(sessions, events, streams))
 
     @router.get("")
@@ -39,12 +47,16 @@ def session_routes(
         # one row more than requested shows whether there is a next page
         rows = await sessions.list_page(agent_id, cursor, limit + 1)
         more = rows[limit - 1].session_id if len(rows) > limit else None
-        return Page(items=[row.view() for row in rows[:limit]], next=more)
+        further = await conversations.list_served([row.session_id for row in rows])
+        views = [row.view(further.get(row.session_id, ())) for row in rows[:limit]]
+        return Page(items=views, next=more)
 
     @router.get("/{session_id}")
     async def show_session(session_id: str) -> SessionView:
         """Show one session."""
-        return (await _find(sessions, session_id)).view()
+        row = await _find(sessions, session_id)
+        further = await conversations.list_served([row.session_id])
+        return row.view(further.get(row.session_id, ()))
 
     @router.get("/{session_id}/verify")
     async def verify_session(session_id: str) -> LogVerification:
@@ -56,7 +68,7 @@ def session_routes(
 
 
 def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer) -> APIRouter:
-    router = APIRouter()
+    router = ServiceRouter()
 
     @router.get("/{session_id}/events")
     async def list_events(
@@ -93,7 +105,8 @@ def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer
         """Stream a session's events after `Last-Event-ID`, or else `after`, until the session
         ends."""
         row = await _find(sessions, session_id)
-        return event_stream_response(streams.follow(row.session_id, _last_seen(request, after)))
+        events = streams.follow(row.session_id, _last_seen(request, after))
+        return event_stream_response(until_signed_out(request, events))
 
     return router
 

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse
 
 from choir_common.errors import NotFound
+from choir_common.http.routers import ServiceRouter
 from choir_common.wire.memory_modes import DEFAULT_MODE
 from choir_common.wire.operator import (
     CommandView,
@@ -17,11 +18,14 @@ from choir_common.wire.operator import (
 )
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.agents.sessions.workspace_usage import WorkspaceUsageService
+from choir_control.api.operator.authentication import ConversationAccess
 from choir_control.api.readiness import ReadinessChecks
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.parsing import DEFAULT_MODEL
 from choir_control.conversations.commands.table import CHAT_COMMANDS, commands_for
+from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.conversations.session_overview import AgentOverview
+from choir_control.log.leases.conversations import ConversationStore
 from choir_control.log.leases.dm_memory import DmMemoryStore
 from choir_control.money.costs import CostService
 from choir_control.workspaces.outgoing_files import OutgoingFiles
@@ -40,7 +44,7 @@ def status_routes(
     usage: WorkspaceUsageService,
 ) -> APIRouter:
     """Return the router of the system's status."""
-    router = APIRouter(tags=["system"])
+    router = ServiceRouter(tags=["system"])
 
     @router.get("/status")
     async def status() -> SystemStatus:
@@ -66,31 +70,50 @@ def status_routes(
 
 
 def dm_routes(
-    configuration: ConfigService, sessions: SessionStore, memory_settings: DmMemoryStore
+    *,
+    configuration: ConfigService,
+    sessions: SessionStore,
+    conversations: ConversationStore,
+    memory_settings: DmMemoryStore,
+    outbox: OutboxStore,
 ) -> APIRouter:
-    """Return the router of the conversations."""
-    router = APIRouter(tags=["console"])
+    """Return the router of the conversations; a person gets the own ones."""
+    router = ServiceRouter(tags=["console"])
 
     @router.get("/dms")
-    async def list_dms() -> Page[DmView]:
+    async def list_dms(request: Request) -> Page[DmView]:
         """List the configured conversations and the agent that each is bound to."""
         snapshot = configuration.current
+        access: ConversationAccess = request.state.access
+        own = [name for name in sorted(snapshot.config.dms) if access.may_use(name)]
+        newest = await outbox.read_newest_ids(own)
         suspended, live = await sessions.list_suspended(), await sessions.list_live()
-        holders = {row.bindings.dm: row.agent_id for row in live}
+        further = await conversations.list_served([row.session_id for row in live])
+        holders = {
+            dm: row.agent_id
+            for row in live
+            for dm in (row.bindings.dm, *further.get(row.session_id, ()))
+        }
         modes = {dm: it.mode for dm, it in (await memory_settings.read_all()).items()}
-        modes |= {row.bindings.dm: row.memory_mode for row in (*suspended, *live)}
+        modes |= {
+            dm: row.memory_mode
+            for row in (*suspended, *live)
+            for dm in (row.bindings.dm, *further.get(row.session_id, ()))
+        }
         return Page(
             items=[
                 DmView(
                     name=name,
                     gateway=dm.gateway,
                     type=snapshot.config.gateways[dm.gateway].type,
-                    admin=dm.admin,
+                    admin=snapshot.people.is_admin(name),
                     agent_id=holders.get(name) or snapshot.default_agent_for(name),
                     bound=name in holders,
                     memory_mode=modes.get(name, DEFAULT_MODE),
+                    last_outbox_id=newest.get(name, 0),
                 )
-                for name, dm in sorted(snapshot.config.dms.items())
+                for name in own
+                for dm in (snapshot.config.dms[name],)
             ]
         )
 
@@ -99,28 +122,25 @@ def dm_routes(
 
 def command_routes(configuration: ConfigService) -> APIRouter:
     """Return the router of the command table."""
-    router = APIRouter(tags=["console"])
+    router = ServiceRouter(tags=["console"])
 
     @router.get("/commands")
     async def list_commands(dm: str | None = None) -> Page[CommandView]:
         """List all commands; with `dm`, those available in that conversation."""
         if dm is None:
             return Page(items=[row.view() for row in CHAT_COMMANDS])
-        conversation = configuration.current.config.dms.get(dm)
-        if conversation is None:
+        snapshot = configuration.current
+        if dm not in snapshot.config.dms:
             raise NotFound(f"There is no DM {dm[:100]!r} in config.json.")
-        return Page(
-            items=[
-                row.view(is_admin=conversation.admin) for row in commands_for(conversation.admin)
-            ]
-        )
+        rank = snapshot.people.rank_in(dm)
+        return Page(items=[row.view(is_admin=rank == "admin") for row in commands_for(rank)])
 
     return router
 
 
 def outbox_routes(outgoing: OutgoingFiles) -> APIRouter:
     """Return the router of the files of messages in delivery; the gateway uploads them."""
-    router = APIRouter(tags=["console"], include_in_schema=False)
+    router = ServiceRouter(tags=["console"], include_in_schema=False)
 
     @router.get("/outbox/{outbox_id}/files/{number}")
     async def read_file(

@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.http.body import openapi_body
+from choir_common.http.routers import ServiceRouter
 from choir_common.wire.operator import Page
 from choir_common.wire.telegram import ConnectTelegram, TelegramConnection
 from choir_common.wire.validation_messages import error_messages
@@ -18,7 +19,7 @@ NOT_A_BOT = (
 
 def telegram_routes(connector: TelegramConnector) -> APIRouter:
     """Return the router."""
-    router = APIRouter(prefix="/telegram/connections", tags=["telegram"])
+    router = ServiceRouter(prefix="/telegram/connections", tags=["telegram"])
 
     @router.post("", status_code=201, openapi_extra=openapi_body(ConnectTelegram))
     async def connect_telegram(request: Request) -> TelegramConnection:

@@ -23,6 +23,7 @@ from choir_common.errors import (
 )
 from choir_common.http.body import parse_body
 from choir_common.http.responses import problem_response
+from choir_common.http.routers import ServiceRouter
 from choir_common.http.service_app import BODY_TIMEOUT_S, RequestMetrics
 from choir_common.metrics import Metrics
 from choir_common.wire.model import WireModel
@@ -132,7 +133,7 @@ async def _read(
 
 def make_rpc_router(table: dict[str, RpcVerb]) -> APIRouter:
     """Return the router that describes the verbs."""
-    router = APIRouter(tags=["rpc"])
+    router = ServiceRouter(tags=["rpc"])
     for verb, entry in table.items():
         router.add_api_route(
             f"{PREFIX}{verb}",

@@ -113,7 +113,7 @@ class AgentApi:
         Raises InvalidRequest for names that are too long.
         """
         if report.draft is not None:
-            self.activity.note_draft(lease, report.draft)
+            self.activity.note_draft(lease, report.lane, report.draft)
             return Ack()
         texts = (report.lane, report.state, report.skill or "", report.step or "")
         if max(map(len, texts)) > MAX_NAME or len(report.budget_remaining) > MAX_NAME:
@@ -133,5 +133,9 @@ class AgentApi:
         snapshot = self.configuration.current
         version = snapshot.version_for(lease.settings_rev)
         is_current = request.current_config_version == version
-        settings = None if is_current else snapshot.settings_for(lease.agent_id, lease.bindings)
+        settings = (
+            None
+            if is_current
+            else snapshot.settings_for(lease.agent_id, lease.bindings, lease.bound_dms)
+        )
         return ConfigResponse(config_version=version, config=settings)

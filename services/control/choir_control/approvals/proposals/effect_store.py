@@ -14,6 +14,7 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.model import JsonObject
 from choir_common.wire.signals import InjectSignal
 from choir_control.approvals.store import Approval
+from choir_control.log.leases.conversations import conversations_sql
 
 Stage = Literal["waiting", "applying", "applied", "failed", "reverting", "rolled_back"]
 
@@ -35,6 +36,9 @@ class NotifiedSession:
 
     session_id: str
     dm: str
+    """Its home conversation."""
+    dms: tuple[str, ...] = ()
+    """All its conversations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +121,14 @@ class EffectStore:
     async def find_live_session(self, agent_id: str) -> NotifiedSession | None:
         """Return the session of an agent that accepts signals now, or None."""
         row = await self._database.fetchrow(
-            "SELECT session_id, dm FROM choir_control.sessions "
+            f"SELECT session_id, dm, {conversations_sql('s')} AS dms FROM choir_control.sessions AS s "  # noqa: S608
             "WHERE agent_id = $1 AND status IN ('starting', 'active', 'crashed') "
             "ORDER BY started_at DESC LIMIT 1",
             agent_id,
         )
-        return None if row is None else NotifiedSession(row["session_id"], row["dm"])
+        if row is None:
+            return None
+        return NotifiedSession(row["session_id"], row["dm"], tuple(row["dms"]))
 
     async def finish_stage(
         self,
@@ -154,12 +160,22 @@ class EffectStore:
             result.stage,
             result.detail,
             listener and listener.session_id,
-            InjectSignal(text=f"About an approved request: {result.notice}").model_dump_json(),
+            _inform_agent(approval, result, listener).model_dump_json(),
             approval.dm,
             approval.gateway,
             result.notice,
         )
         return updated_id is not None
+
+
+def _inform_agent(
+    approval: Approval, result: StageResult, listener: NotifiedSession | None
+) -> InjectSignal:
+    dm = approval.further_dm or ""
+    is_served = listener is not None and dm in listener.dms and dm != listener.dm
+    return InjectSignal(
+        text=f"About an approved request: {result.notice}", dm=dm if is_served else ""
+    )
 
 
 def _json(text: str | None) -> JsonObject | None:

@@ -61,10 +61,12 @@ class ApprovalIntake:
         self._outbox = outbox
 
     async def request(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse:
-        """Store a request once per call; return its status.
+        """Store a request once per call and ask the conversation that it names; return its status.
 
-        Raises InvalidRequest for a request that cannot be applied, and the errors of `ApprovalStore.create`.
+        Raises InvalidRequest for a request that cannot be applied, or for another conversation, and the
+        errors of `ApprovalStore.create`.
         """
+        lease = lease.in_conversation(request.dm)
         # A repeated request gets the first answer; computing the basis again could differ.
         earlier = await self._approvals.find_by_call(lease, request)
         if earlier is not None:
@@ -72,7 +74,8 @@ class ApprovalIntake:
         response = await self._approvals.create(
             lease, request, await self._make_basis(lease, request)
         )
-        self._outbox.rescan(lease.bindings.dm)
+        for dm in {lease.dm, self._approvals.find_decider(lease)}:
+            self._outbox.rescan(dm)
         return response
 
     async def _make_basis(self, lease: Lease, request: ApprovalRequest) -> JsonObject:

@@ -163,7 +163,7 @@ class ProposalWorker:
         text = format_result(summary, approval.approval_id, _outcome_label(stage, failed), detail)
         listener = await self._effects.find_live_session(approval.agent_id)
         # the conversation's lock: its signals must become visible in the order of their ids
-        async with self._signal_locks.of(listener.dm if listener else approval.dm):
+        async with self._signal_locks.of(listener.dm if listener else approval.home_dm):
             is_finished = await self._effects.finish_stage(
                 effect, approval, StageResult(stage, detail, text), listener
             )

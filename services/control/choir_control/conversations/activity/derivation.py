@@ -5,7 +5,7 @@ from typing import assert_never
 
 from pydantic import ValidationError
 
-from choir_common.lanes import is_edge
+from choir_common.lanes import dm_of
 from choir_common.wire.activity import MAX_CARD, Card
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
@@ -24,11 +24,9 @@ MAX_CARD_TEXT = 600
 
 
 def is_busy_after(events: Iterable[Event], before: bool) -> bool:
-    """Return whether the edge lane is working on an answer after these events."""
+    """Return whether an edge lane is working on an answer after these events of it."""
     busy = before
     for event in events:
-        if not is_edge(event.lane):
-            continue
         if event.type == "reply" and event.payload.get("kind") not in NON_CLOSING_KINDS:
             busy = False
         elif event.type in BUSY_EVENTS:
@@ -37,15 +35,31 @@ def is_busy_after(events: Iterable[Event], before: bool) -> bool:
 
 
 def last_reply_rev(events: Iterable[Event]) -> int | None:
-    """Return the revision of the last event that ends an answer of the edge lane, or None."""
+    """Return the revision of the last of these events of an edge lane that ends an answer, or None."""
     revs = [
         event.rev
         for event in events
-        if event.type == "reply"
-        and is_edge(event.lane)
-        and event.payload.get("kind") not in NON_CLOSING_KINDS
+        if event.type == "reply" and event.payload.get("kind") not in NON_CLOSING_KINDS
     ]
     return max(revs, default=None)
+
+
+def events_by_dm(events: Iterable[Event], home_dm: str) -> dict[str, list[Event]]:
+    """Return the events of edge lanes by conversation."""
+    by_dm: dict[str, list[Event]] = {}
+    for event in events:
+        dm = dm_of(event.lane, home_dm)
+        if dm is not None:
+            by_dm.setdefault(dm, []).append(event)
+    return by_dm
+
+
+def job_dms(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
+    """Yield the id of each core job that starts, and the conversation that it works for."""
+    for event in events:
+        job_id, dm = event.payload.get("job_id"), event.payload.get("dm")
+        if event.type == "core_started" and isinstance(job_id, str) and isinstance(dm, str):
+            yield job_id, dm
 
 
 def job_cards(events: Iterable[Event]) -> Iterator[Card]:
@@ -76,7 +90,8 @@ def _card(card_id: str, text: str, *, done: bool = False) -> Card:
 
 
 def _ended(event: CoreStopped) -> str:
-    seconds = f"{event.duration_ms / 1000:.0f} s, {event.steps} steps"
+    steps = "1 step" if event.steps == 1 else f"{event.steps} steps"
+    seconds = f"{event.duration_ms / 1000:.0f} s, {steps}"
     reason = f" {_short(event.reason)}" if event.reason else ""
     return f"{_mark(event.outcome)} {event.job_name}: {_said(event.outcome)} ({seconds}).{reason}"
 

@@ -15,14 +15,17 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clock import Clock
 from choir_common.errors import Unavailable
+from choir_common.lanes import dm_of
 from choir_common.postgres.pool import Database
 from choir_common.wire.activity import Card, CardMessage, DmActivity, Draft, Idle, Typing
 from choir_common.wire.events import Event
 from choir_common.wire.rpc import ReplyDraft
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.activity.derivation import (
+    events_by_dm,
     is_busy_after,
     job_cards,
+    job_dms,
     last_reply_rev,
 )
 from choir_control.log.leases.store import Lease
@@ -37,6 +40,9 @@ RETRY_S = 1.0
 # The key of a DM's draft among the pending updates; no card has an id with a NUL.
 DRAFT = "\0draft"
 CARD_RETENTION = timedelta(days=7)
+MAX_JOBS = 1_000
+# The conversation of a job that an earlier control process saw start; the stored card names it.
+UNKNOWN_DM = ""
 
 
 Update = Typing | Idle | Draft | Card
@@ -70,6 +76,13 @@ class CardStore:
         )
         return None if message_id is None else str(message_id)
 
+    async def find_dm(self, card_id: str) -> str | None:
+        """Return the conversation that has a card, or None."""
+        dm = await self._database.fetchval(
+            "SELECT dm FROM choir_control.channel_messages WHERE card_id = $1 LIMIT 1", card_id
+        )
+        return None if dm is None else str(dm)
+
     async def prune(self, older_than: timedelta) -> None:
         """Delete the entries that were not updated within `older_than`."""
         await self._database.execute(
@@ -97,32 +110,36 @@ class ActivityPublisher:
         """DMs in which an agent works, with the time of the last typing update."""
         self._replied: dict[str, tuple[str, int]] = {}
         """The last reply of each DM: session id and revision."""
+        self._job_dms: dict[str, str] = {}
+        """The conversation of each core job that has started, the newest last."""
         self._pending: dict[tuple[str, str], Update] = {}
         self._wake = asyncio.Event()
 
     def note_events(self, lease: Lease, events: Sequence[Event]) -> None:
         """Process the events of an agent's heartbeat, which may be none."""
-        dm = lease.dm
-        replied = last_reply_rev(events)
-        if replied is not None:
-            self._replied[dm] = (lease.session_id, replied)
-            self._pending.pop((dm, DRAFT), None)
-        if is_busy_after(events, dm in self._busy):
-            self._show_typing(dm)
-        elif dm in self._busy:
-            del self._busy[dm]
-            self._queue(dm, "", Idle())
+        home_dm = lease.bindings.dm
+        by_dm = events_by_dm(events, home_dm)
+        for dm in (home_dm, *lease.further_dms):
+            self._note_turns(lease, dm, by_dm.get(dm, []))
+        for job_id, dm in job_dms(events):
+            self._job_dms[job_id] = dm
+            while len(self._job_dms) > MAX_JOBS:
+                del self._job_dms[next(iter(self._job_dms))]
+        is_shared = bool(lease.further_dms or lease.former_dms)
         for card in job_cards(events):
-            self.show(dm, card)
+            self.show(self._job_dms.get(card.card_id, UNKNOWN_DM) if is_shared else home_dm, card)
 
-    def note_draft(self, lease: Lease, draft: ReplyDraft) -> None:
-        """Show the draft of a reply, unless the reply is stored already."""
-        session_id, replied = self._replied.get(lease.dm, ("", 0))
+    def note_draft(self, lease: Lease, lane: str, draft: ReplyDraft) -> None:
+        """Show the draft of a lane's reply, unless the reply is stored already."""
+        dm = dm_of(lane, lease.bindings.dm)
+        if dm is None or dm not in (lease.bindings.dm, *lease.further_dms):
+            return
+        session_id, replied = self._replied.get(dm, ("", 0))
         if session_id == lease.session_id and draft.read_rev < replied:
             return
-        # After a restart of control no event says that the agent works; its draft does.
-        self._show_typing(lease.dm)
-        self._queue(lease.dm, DRAFT, Draft(text=draft.text))
+        self._queue(dm, DRAFT, Draft(text=draft.text))
+        # After a restart of control no event says that the agent works; its draft does. The words come first.
+        self._show_typing(dm)
 
     def show(self, dm: str, card: Card) -> None:
         """Queue an update of a card; it replaces an earlier one that was not published yet."""
@@ -158,6 +175,17 @@ class ActivityPublisher:
                 await asyncio.sleep(RETRY_S)
                 self._wake.set()
 
+    def _note_turns(self, lease: Lease, dm: str, events: Sequence[Event]) -> None:
+        replied = last_reply_rev(events)
+        if replied is not None:
+            self._replied[dm] = (lease.session_id, replied)
+            self._pending.pop((dm, DRAFT), None)
+        if is_busy_after(events, dm in self._busy):
+            self._show_typing(dm)
+        elif dm in self._busy:
+            del self._busy[dm]
+            self._queue(dm, "", Idle())
+
     def _show_typing(self, dm: str) -> None:
         now = self._clock.monotonic()
         if dm not in self._busy or now - self._busy[dm] >= TYPING_INTERVAL_S:
@@ -173,6 +201,8 @@ class ActivityPublisher:
         self._wake.set()
 
     async def _publish(self, dm: str, update: Update) -> None:
+        if dm == UNKNOWN_DM and isinstance(update, Card):
+            dm = await self._store.find_dm(update.card_id) or UNKNOWN_DM
         gateway = self._configuration.current.gateway_of(dm)
         if gateway is None:
             return

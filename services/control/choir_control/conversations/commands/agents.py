@@ -3,18 +3,20 @@
 They call the same services as the operator API.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
-from choir_common.lanes import CORE_LANE_PREFIX
+from choir_common.lanes import CORE_LANE_PREFIX, EDGE_LANE, core_lane
 from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import AgentView, StartAgent
 from choir_common.wire.rpc import StatusReport
 from choir_control.agents.sessions.memory_modes import format_memory
 from choir_control.agents.sessions.record import REASON_RESTART, STOPPED_BY
+from choir_control.conversations.commands.approvals import count_decisions
 from choir_control.conversations.commands.context import RESULT_FOLLOWS, CommandContext
 from choir_control.conversations.commands.parser import (
     result_recipient,
@@ -23,6 +25,7 @@ from choir_control.conversations.commands.parser import (
 )
 from choir_control.conversations.commands.spec import CommandCall
 from choir_control.conversations.commands.texts import (
+    format_pending,
     format_status,
     format_unknown_job,
 )
@@ -40,21 +43,25 @@ SUMMARY_KEYS = ("text", "tool", "status", "outcome", "job", "reason", "summary",
 
 
 async def show_status(context: CommandContext, call: CommandCall) -> str:
-    """Return the state of an agent and its jobs, its resources and its remaining budgets."""
+    """Return the state of an agent and its jobs, requests, resources and remaining budgets."""
     view = await context.overview.one(target_agent(call))
+    if call.rank == "guest":
+        return f"{view.agent_id} is {view.state}."
+    count = await count_decisions(context, call, view.agent_id)
+    decisions = [format_pending(count)] if count else []
     if view.bindings is None:
-        return (
-            f"{view.agent_id} is {view.state}. Model: {view.model or 'none'}.{_queued(view)}\n"
-            f"{format_memory(view)}"
-        )
+        first = f"{view.agent_id} is {view.state}. Model: {view.model or 'none'}.{_queued(view)}"
+        return "\n".join([first, format_memory(view), *decisions])
     resources = view.bindings.model_dump(exclude_none=True)
     lines = [
         f"{view.agent_id} is {view.state}, up {_age(view.started_at)}, epoch {view.epoch}. "
         f"Model: {view.model or 'none'}.{_queued(view)}",
         format_memory(view),
-        *(_lane(report) for report in view.lanes),
+        *(_lane(report) for report in await _visible_lanes(context, call, view)),
+        *decisions,
         "Resources: "
         + ", ".join(f"{kind.replace('_', ' ')} {name}" for kind, name in resources.items()),
+        *_conversations(view, is_admin=call.is_admin),
         f"Session: {view.session_id}",
     ]
     return "\n".join(lines)
@@ -74,15 +81,37 @@ async def show_cores(context: CommandContext, call: CommandCall) -> str:
     """Return the jobs of an agent and the state of each."""
     session = await target_session(context, call)
     view = await context.overview.one(session.agent_id)
-    return format_status(view.agent_id, view.lanes)
+    lanes = await _visible_lanes(context, call, view)
+    is_own = view.agent_id == call.bound_agent_id
+    return format_status(view.agent_id, lanes, call.lane if is_own else EDGE_LANE)
+
+
+async def _visible_lanes(
+    context: CommandContext, call: CommandCall, view: AgentView
+) -> Sequence[StatusReport]:
+    """Return the lanes of an agent that a conversation may see: an admin all, others their own."""
+    if call.is_admin or len(view.conversations) < 2 or view.session_id is None:
+        return view.lanes
+    jobs = await context.events.list_open_jobs(view.session_id, call.dm)
+    visible = {call.lane, *map(core_lane, jobs)}
+    return [report for report in view.lanes if report.lane in visible]
+
+
+def _conversations(view: AgentView, *, is_admin: bool) -> list[str]:
+    if not is_admin or (len(view.conversations) < 2 and not view.conversation_faults):
+        return []
+    return [f"Conversations: {', '.join(view.conversations)}", *view.conversation_faults]
 
 
 async def start_agent(context: CommandContext, call: CommandCall) -> str:
     """Start an agent, bound to this conversation unless the settings name another."""
     agent_id = target_agent(call)
+    agent = context.configuration.current.config.agents.get(agent_id)
+    # one of its further conversations is bound in any case
+    dm = None if agent is not None and call.dm in agent.conversations else call.dm
     try:
         # the settings come last, so they can name another conversation
-        options = StartAgent.model_validate({"dm": call.dm, **call.settings})
+        options = StartAgent.model_validate({"dm": dm, **call.settings})
     except ValidationError:
         option_names = ", ".join(sorted(StartAgent.model_fields))
         raise InvalidRequest(
@@ -212,6 +241,9 @@ async def show_events(context: CommandContext, call: CommandCall) -> str:
     """Return the newest events of a session, oldest first."""
     session = await target_session(context, call)
     count = int(call.arguments.get("count", DEFAULT_EVENTS))
+    if not call.is_admin and await context.conversations.list_bound(session.session_id):
+        own = await context.events.read_newest(session.session_id, call.lane, count)
+        return "\n".join(event_line(event) for event in own) or "There are no events yet."
     page = await context.events.read(session.session_id, max(0, session.head.rev - count), count)
     return "\n".join(event_line(event) for event in page) or "There are no events yet."
 
@@ -221,7 +253,9 @@ async def check_job(context: CommandContext, call: CommandCall) -> None:
     job = call.arguments.get("job")
     if job is None or call.session_id is None:
         return
-    open_jobs = await context.events.list_open_jobs(call.session_id)
+    open_jobs = await context.events.list_open_jobs(
+        call.session_id, None if call.is_admin else call.dm
+    )
     if job not in open_jobs:
         raise NotFound(format_unknown_job(call.bound_agent_id or "", job, open_jobs))
 

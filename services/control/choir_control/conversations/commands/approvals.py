@@ -24,7 +24,7 @@ MAX_SCOPE_WORDS = 2
 
 
 async def list_approvals(context: CommandContext, call: CommandCall) -> str:
-    """List pending requests: of the bound agent, or of all agents in an admin conversation.
+    """List pending requests: of this conversation with its agent, or of all in an admin conversation.
 
     With an id or a number, show that request and exactly what it would change.
     """
@@ -57,17 +57,19 @@ async def reject(context: CommandContext, call: CommandCall) -> str:
 
 
 async def list_grants(context: CommandContext, call: CommandCall) -> str:
-    """List the yeses that cover later calls: of the bound agent, or of all agents for an admin."""
+    """List the yeses that cover later calls: of this conversation, or of all agents for an admin."""
     agent_id = None if call.is_admin else call.bound_agent_id or ""
-    grants = await context.grants.list_active(agent_id)
+    grants = await context.grants.list_active(agent_id, call.further_dm)
     lines = [f"{grant.grant_id}  {describe_grant(grant)}" for grant in grants]
     return "\n".join(lines) or "No yes covers later calls."
 
 
 async def revoke(context: CommandContext, call: CommandCall) -> str:
-    """Revoke a grant of the bound agent, or of any agent for an admin."""
+    """Revoke a grant of this conversation, or any grant for an admin."""
     agent_id = None if call.is_admin else call.bound_agent_id or ""
-    grant = await context.grants.revoke(call.arguments["id"], f"dm {call.dm}", agent_id)
+    grant = await context.grants.revoke(
+        call.arguments["id"], call.decided_by, agent_id, call.further_dm
+    )
     return f"Revoked: {describe_grant(grant)}. Such calls ask again."
 
 
@@ -98,7 +100,7 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
         if page is not None:
             return page
     decision = await context.approval_service.decide(
-        target.approval_id, verdict, f"dm {call.dm}", target.digest, scope=scope
+        target.approval_id, verdict, call.decided_by, target.digest, scope=scope
     )
     must_execute = verdict == "approved" and decision.request_type != "call"
     then = " Executing; the result will be reported here." if must_execute else ""
@@ -169,6 +171,14 @@ async def _find_shown(context: CommandContext, call: CommandCall, reference: str
     return target
 
 
+async def count_decisions(context: CommandContext, call: CommandCall, agent_id: str) -> int:
+    """Return how many requests of an agent wait for a decision of this conversation."""
+    if call.rank in ("member", "guest"):
+        return 0
+    pending = await _list_pending(context, call)
+    return sum(approval.agent_id == agent_id for approval in pending)
+
+
 async def _list_pending(context: CommandContext, call: CommandCall) -> list[Approval]:
     newest = await context.approvals.list_newest(MAX_LISTED)
     waiting_requests = [
@@ -180,7 +190,9 @@ async def _list_pending(context: CommandContext, call: CommandCall) -> list[Appr
 
 
 def _may_decide(call: CommandCall, approval: Approval) -> bool:
-    return call.is_admin or approval.agent_id == call.bound_agent_id
+    """Return whether this conversation decides: an admin's, or the one whose turn or job asked."""
+    is_own = approval.agent_id == call.bound_agent_id and approval.further_dm == call.further_dm
+    return call.is_admin or is_own
 
 
 def _numbered_list(

@@ -28,9 +28,12 @@ from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.outbox.store import OutboxStore
+from choir_control.conversations.pairing.service import PairingService
+from choir_control.conversations.people.service import PersonLinks
 from choir_control.conversations.schedules.service import ScheduleService
 from choir_control.conversations.session_overview import AgentOverview
 from choir_control.log.eventlog.store import EventStore
+from choir_control.log.leases.conversations import ConversationStore
 from choir_control.money.costs import CostService
 
 # the gateway waits five seconds for an acknowledgement
@@ -76,6 +79,7 @@ class CommandContext:
     memory_modes: MemoryModeService
     sessions: SessionStore
     events: EventStore
+    conversations: ConversationStore
     approvals: ApprovalStore
     approval_service: ApprovalService
     grants: GrantStore
@@ -86,5 +90,7 @@ class CommandContext:
     forgetting: ForgetService
     costs: CostService
     schedules: ScheduleService
+    people: PersonLinks
+    pairing: PairingService
     background: BackgroundCommands
     dialogue: DialogueState

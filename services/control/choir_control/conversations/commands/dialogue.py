@@ -1,7 +1,7 @@
 """State of the dialogue with each conversation: numbered lists, open questions and confirmations.
 
 In memory: after a restart a list must be shown again, so a number never decides a request that was not
-shown. Bounded by the number of configured conversations.
+shown. Bounded by the number of configured conversations, and in groups of those who may change something.
 """
 
 from collections.abc import Sequence

@@ -33,7 +33,7 @@ MESSENGER = "Messages in the messenger itself stay; delete them there."
 
 async def preview_forget(context: CommandContext, call: CommandCall) -> str:
     """Return what `/forget` would erase; raises NotFound if that is nothing."""
-    agent_id = _require_own_agent(context, call)
+    agent_id = await _require_own_agent(context, call)
     what = call.arguments["what"]
     if what.strip().lower() == "session":
         selection = await context.forgetting.select_conversation(agent_id, "all")
@@ -54,7 +54,7 @@ async def preview_full_reset(context: CommandContext, call: CommandCall) -> str:
 
 async def erase(context: CommandContext, call: CommandCall) -> str:
     """Erase what the conversation was shown."""
-    agent_id = _require_own_agent(context, call)
+    agent_id = await _require_own_agent(context, call)
     selection = context.dialogue.take_erasure(call.dm)
     if selection is None:
         raise Conflict("Nothing was erased: type the command again to see what it would erase.")
@@ -89,7 +89,7 @@ def parse_forget(what: str, now: datetime) -> ForgetSelection:
 
 
 async def _preview_reset(context: CommandContext, call: CommandCall, kind: ResetKind) -> str:
-    agent_id = _require_own_agent(context, call)
+    agent_id = await _require_own_agent(context, call)
     selection = await context.forgetting.select_conversation(agent_id, kind)
     return await _preview(context, call, agent_id, selection)
 
@@ -115,17 +115,41 @@ async def _preview(
     gateway = context.configuration.current.gateway_of(call.dm)
     config = context.configuration.current.config
     is_messenger = gateway is not None and not config.gateways[gateway].channel.uses_choir_api
-    return format_preview(report, is_messenger=is_messenger)
+    text = format_preview(report, is_messenger=is_messenger)
+    dms = await _conversations_of(context, agent_id)
+    if len(dms) > 1:
+        others = [dm for dm in dms if dm != call.dm]
+        text += f"\nThis concerns all conversations of {agent_id}, also {', '.join(others)}."
+    return text
 
 
-def _require_own_agent(context: CommandContext, call: CommandCall) -> str:
-    """Return the target agent; raises Forbidden unless an admin or the agent's own user asks."""
+async def _conversations_of(context: CommandContext, agent_id: str) -> list[str]:
+    """Return the conversations that an agent's unfinished session serves, or that it would serve."""
+    agent = context.configuration.current.agent(agent_id)
+    session = await context.sessions.find_unfinished(agent_id)
+    if session is None:
+        return [agent.defaults.dm, *agent.conversations]
+    return [session.bindings.dm, *await context.conversations.list_bound(session.session_id)]
+
+
+async def _require_own_agent(context: CommandContext, call: CommandCall) -> str:
+    """Return the target agent.
+
+    Raises Forbidden unless an admin asks, or the agent's own user while it serves no other conversation.
+    """
     agent_id = target_agent(call)
     owner = context.configuration.current.agent(agent_id).defaults.dm
-    if not call.is_admin and owner != call.dm:
+    if call.is_admin:
+        return agent_id
+    if owner != call.dm:
         raise Forbidden(
             f"Only an admin, or the user in the default conversation of {agent_id}, can erase what it "
             "remembers. Nothing was done."
+        )
+    if len(await _conversations_of(context, agent_id)) > 1:
+        raise Forbidden(
+            f"{agent_id} serves other conversations too, so only an admin can erase what it remembers. "
+            "Nothing was done."
         )
     return agent_id
 

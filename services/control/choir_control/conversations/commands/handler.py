@@ -15,6 +15,7 @@ from choir_common.wire.memory_modes import DEFAULT_MODE
 from choir_common.wire.messages import InboundMessage
 from choir_common.wire.signals import SignalBody
 from choir_control.agents.sessions.memory_modes import format_memory
+from choir_control.configuration.people import Rank
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.dialogue import OpenConfirmation
 from choir_control.conversations.commands.parser import (
@@ -24,6 +25,7 @@ from choir_control.conversations.commands.parser import (
     parse_command,
     replace_choirctl_commands,
 )
+from choir_control.conversations.commands.ranks import FOR_DECIDERS, is_for_rank
 from choir_control.conversations.commands.spec import (
     CommandCall,
     CommandFunction,
@@ -79,7 +81,12 @@ class CommandHandler:
         )
         # any message closes an open question
         self._context.dialogue.take_question(message.dm)
-        if typed_command is None or typed_command.name in AGENT_COMMANDS:
+        rank = self._context.configuration.current.people.rank_of(message.dm, message.author)
+        if typed_command is None and _means_continue(message.text):
+            typed_command = TypedCommand("/continue")
+        if typed_command is None or (
+            typed_command.name in AGENT_COMMANDS and not _is_refused(typed_command, rank)
+        ):
             return None
         holder = await self._store.find_bound_session(message.dm)
         try:
@@ -110,27 +117,32 @@ class CommandHandler:
         holder: BoundSession | None,
         confirmed: bool,
     ) -> tuple[StoredMessage | None, str]:
-        is_admin = self._is_admin(message.dm)
+        people = self._context.configuration.current.people
+        rank = people.rank_of(message.dm, message.author)
+        is_admin = rank == "admin"
         agent_id = holder.agent_id if holder else await self._default_agent(message.dm)
         if typed_command.name == "/start" and not typed_command.rest:
             # Telegram sends this when a user opens a bot
             memory = await self._context.memory_modes.show(message.dm)
             sentence = format_memory(memory) if memory.mode != DEFAULT_MODE else ""
             return None, format_greeting(agent_id, holder.status if holder else None, sentence)
-        row, rest = _find(typed_command, is_admin)
+        row, rest = _find(typed_command, rank)
         if row is None:
-            return None, unknown_text(typed_command, is_admin)
+            return None, unknown_text(typed_command, rank)
         if row is HELP:
-            return None, help_text(is_admin)
+            return None, help_text(rank)
         arguments = parse_arguments(row, rest)
         call = CommandCall(
             dm=message.dm,
             is_admin=is_admin,
+            rank=rank,
             bound_agent_id=agent_id,
             session_id=holder.session_id if holder else None,
+            home_dm=holder.home_dm if holder else self._find_home(message.dm, agent_id),
             arguments=arguments.values,
             settings=arguments.settings,
             reply_to=message.reply_to.message_id if message.reply_to else None,
+            sender=people.find_sender(message.dm, message.author),
         )
         match row.action:
             case SignalAction(signal, check):
@@ -144,7 +156,7 @@ class CommandHandler:
             case MutationAction(act):
                 return await self._execute_mutation(message, call, act)
             case None:
-                return None, help_text(is_admin)
+                return None, help_text(rank)
             case _:
                 assert_never(row.action)
 
@@ -152,6 +164,11 @@ class CommandHandler:
         """Return the default agent of a conversation that is bound to none."""
         last_agent = await self._store.find_last_agent(dm)
         return self._context.configuration.current.default_agent_for(dm, last_agent)
+
+    def _find_home(self, dm: str, agent_id: str | None) -> str | None:
+        """Return the home conversation of an agent that does not run."""
+        agent = self._context.configuration.current.config.agents.get(agent_id or "")
+        return agent.defaults.dm if agent is not None and dm in agent.conversations else None
 
     async def _send_signal(
         self, message: InboundMessage, body: SignalBody
@@ -187,13 +204,13 @@ class CommandHandler:
         text = await question(self._context, call)
         newest_id = await self._context.outbox.read_newest_id(message.dm)
         self._context.dialogue.set_confirmation(
-            message.dm, OpenConfirmation(message.text, newest_id)
+            _asked(message), OpenConfirmation(message.text, newest_id)
         )
         return f"{text} Reply yes to continue; any other reply cancels."
 
     async def _take_confirmed_command(self, message: InboundMessage) -> TypedCommand | None:
         """Return the command that this message confirms, or None."""
-        confirmation = self._context.dialogue.take_confirmation(message.dm)
+        confirmation = self._context.dialogue.take_confirmation(_asked(message))
         if (
             confirmation is None
             or message.text.strip().rstrip(".!").lower() not in CONFIRMING_ANSWERS
@@ -215,14 +232,29 @@ class CommandHandler:
         since = await self._context.outbox.read_newest_id(message.dm)
         return TypedCommand(question.command, number if since == question.last_outbox_id else "")
 
-    def _is_admin(self, dm: str) -> bool:
-        conversation = self._context.configuration.current.config.dms.get(dm)
-        return conversation is not None and conversation.admin
+
+def _asked(message: InboundMessage) -> str:
+    """Return who was asked to confirm: in a group only the one who typed the command."""
+    return message.dm if message.author is None else f"{message.dm}\0{message.author.user_id}"
 
 
-def _find(typed_command: TypedCommand, is_admin: bool) -> tuple[CommandSpec | None, str]:
+def _means_continue(text: str) -> bool:
+    """Return whether a message is `/continue` for the agent although it does not look like a command."""
+    return text.strip().rstrip(".!").lower() == "/continue"
+
+
+def _is_refused(typed_command: TypedCommand, rank: Rank) -> bool:
+    """Return whether a command for the agent is not for these people."""
+    return typed_command.name in FOR_DECIDERS and rank not in ("admin", "user")
+
+
+def _find(typed_command: TypedCommand, rank: Rank) -> tuple[CommandSpec | None, str]:
     command = TypedCommand(ALIASES.get(typed_command.name, typed_command.name), typed_command.rest)
-    return find_command(commands_for(is_admin), command) or (None, "")
+    best = find_command(commands_for("admin"), command)
+    # for members a changing form of a command is refused, and not read as the form that only shows
+    if rank in ("member", "guest") and best is not None and not is_for_rank(best[0], rank):
+        return None, ""
+    return find_command(commands_for(rank), command) or (None, "")
 
 
 def _seen(holder: BoundSession | None) -> StoredMessage:
@@ -231,29 +263,30 @@ def _seen(holder: BoundSession | None) -> StoredMessage:
     return StoredMessage("", False, holder.agent_id, holder.status)
 
 
-def help_text(is_admin: bool) -> str:
+def help_text(rank: Rank) -> str:
     """Return the list of commands as help text."""
     lines = [
-        f"{row.usage_for(is_admin=is_admin)} - {row.summary}" for row in commands_for(is_admin)
+        f"{row.usage_for(is_admin=rank == 'admin')} - {row.summary}" for row in commands_for(rank)
     ]
     return "\n".join([*lines, "Any other message goes to the agent."])
 
 
-def unknown_text(typed_command: TypedCommand, is_admin: bool) -> str:
+def unknown_text(typed_command: TypedCommand, rank: Rank) -> str:
     """Return the error text for an unknown or ambiguous command, with suggestions."""
-    if find_command(commands_for(is_admin=True), typed_command) and not is_admin:
+    is_admin = rank == "admin"
+    if find_command(commands_for("admin"), typed_command) and not is_admin:
         return (
             f"{typed_command.name} is for admin conversations; /help lists what you can do here. "
             "Nothing was done."
         )
     several = [
         row.usage_for(is_admin=is_admin)
-        for row in commands_for(is_admin)
+        for row in commands_for(rank)
         if row.name.startswith(f"{typed_command.name} ")
     ]
     if several:
         return f"{typed_command.name} needs one of: {', '.join(several)}. Nothing was done."
-    names = {row.name.split()[0] for row in commands_for(is_admin)} | ALIASES.keys()
+    names = {row.name.split()[0] for row in commands_for(rank)} | ALIASES.keys()
     similar = get_close_matches(typed_command.name, sorted(names), 1)
     suggestion = f" Did you mean {similar[0]}?" if similar else ""
     return (

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from choir_common.lanes import edge_lane
 from choir_common.wire.operator import CommandView
-from choir_common.wire.signals import SignalBody
+from choir_common.wire.signals import MessageSender, SignalBody
+from choir_control.configuration.people import Rank
 from choir_control.conversations.commands.context import CommandContext
 
 
@@ -64,6 +66,28 @@ class CommandCall:
     settings: Mapping[str, str] = field(default_factory=dict)
     reply_to: str | None = None
     """Channel id of the message that the command replies to."""
+    home_dm: str | None = None
+    """The home conversation of the session, or of its agent if the agent does not run."""
+    rank: Rank = "user"
+    """What the user may do."""
+    sender: MessageSender | None = None
+    """The user, as agents are told."""
+
+    @property
+    def further_dm(self) -> str | None:
+        """Return the conversation if it is not the home conversation of its session; else None."""
+        return None if self.home_dm in (None, self.dm) else self.dm
+
+    @property
+    def decided_by(self) -> str:
+        """Return who decides, for the record: the conversation, and in a group its user."""
+        in_group = self.sender is not None and self.sender.is_in_group
+        return f"dm {self.dm}, {self.sender.label}" if self.sender and in_group else f"dm {self.dm}"
+
+    @property
+    def lane(self) -> str:
+        """Return the edge lane of the conversation."""
+        return edge_lane(self.dm, self.home_dm or self.dm)
 
 
 class CommandFunction(Protocol):

@@ -4,9 +4,8 @@
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
+from choir_control.configuration.people import Rank
 from choir_control.conversations.commands import (
     agents,
     approvals,
@@ -15,19 +14,22 @@ from choir_control.conversations.commands import (
     forgetting,
     memory,
     operations,
+    signals,
 )
+from choir_control.conversations.commands.connection_table import CONNECTION_COMMANDS
+from choir_control.conversations.commands.people_table import PEOPLE_COMMANDS
+from choir_control.conversations.commands.ranks import is_for_rank
 from choir_control.conversations.commands.schedule_table import SCHEDULE_COMMANDS
 from choir_control.conversations.commands.spec import (
     ArgumentKind,
     CommandArgument,
-    CommandCall,
     CommandScope,
     CommandSpec,
     MutationAction,
     QueryAction,
     SignalAction,
 )
-from choir_control.conversations.commands.telegram_table import TELEGRAM_COMMANDS
+from choir_control.conversations.commands.web_table import WEB_COMMANDS
 
 OPTIONAL_AGENT = CommandArgument("agent", ArgumentKind.AGENT)
 REQUIRED_NAME = CommandArgument("name", required=True)
@@ -35,14 +37,6 @@ REQUIRED_AGENT = CommandArgument("agent", ArgumentKind.AGENT, required=True)
 
 HELP = CommandSpec("Show these commands.", typed_form="/help", route="GET /v1/commands")
 """Handled by `obey`, which has the table."""
-
-
-def _inject(call: CommandCall) -> InjectSignal:
-    return InjectSignal(text=call.arguments["text"], sent_at=datetime.now(UTC))
-
-
-def _cancel(call: CommandCall) -> CancelSignal:
-    return CancelSignal(job=call.arguments.get("job"))
 
 
 CONVERSATION_COMMANDS = (
@@ -66,7 +60,7 @@ CONVERSATION_COMMANDS = (
         "Send the agent an instruction while it is working.",
         typed_form="/inject",
         arguments=(CommandArgument("text", ArgumentKind.TEXT, required=True),),
-        action=SignalAction(_inject),
+        action=SignalAction(signals.inject),
         choirctl="agent inject",
         route="POST /v1/agents/{agent_id}/inject",
     ),
@@ -74,14 +68,14 @@ CONVERSATION_COMMANDS = (
         "Cancel the agent's current turn, or one of its jobs.",
         typed_form="/cancel",
         arguments=(CommandArgument("job"),),
-        action=SignalAction(_cancel, check=agents.check_job),
+        action=SignalAction(signals.cancel, check=agents.check_job),
         choirctl="agent cancel",
         route="POST /v1/agents/{agent_id}/cancel",
     ),
     CommandSpec(
         "Summarize the older part of the conversation.",
         typed_form="/compact",
-        action=SignalAction(lambda _: CompactSignal()),
+        action=SignalAction(signals.compact),
         choirctl="session compact",
         route="POST /v1/agents/{agent_id}/compact",
     ),
@@ -385,8 +379,12 @@ OPERATOR_COMMANDS = (
     _for_operators("List the anchors of the logs.", "audit anchors", "GET /v1/audit/anchors"),
     _for_operators("Check all logs and anchors.", "audit verify", None),
     _for_operators("Replace the key that signs the logs.", "audit rotate", "POST /v1/audit/rotate"),
-    _for_operators("Show what an erasure removes.", None, "GET /v1/dms/{dm}/erasure"),
-    _for_operators("Erase all of a person.", "person erase", "POST /v1/dms/{dm}/erasure"),
+    _for_operators("Show what an erasure of a DM removes.", None, "GET /v1/dms/{dm}/erasure"),
+    _for_operators("Erase all of a DM.", None, "POST /v1/dms/{dm}/erasure"),
+    _for_operators(
+        "Show what an erasure of a person removes.", None, "GET /v1/people/{name}/erasure"
+    ),
+    _for_operators("Erase all of a person.", "person erase", "POST /v1/people/{name}/erasure"),
     _for_operators("List operations, newest first.", "operation list", "GET /v1/operations"),
     _for_operators(
         "Stream the progress of an operation.", None, "GET /v1/operations/{operation_id}/events"
@@ -480,7 +478,9 @@ COLLECTION_COMMANDS = (
 CHAT_COMMANDS: tuple[CommandSpec, ...] = (
     *CONVERSATION_COMMANDS,
     *SCHEDULE_COMMANDS,
-    *TELEGRAM_COMMANDS,
+    *CONNECTION_COMMANDS,
+    *PEOPLE_COMMANDS,
+    *WEB_COMMANDS,
     *ADMIN_COMMANDS,
     *OPERATOR_COMMANDS,
     *MEMORY_COMMANDS,
@@ -491,10 +491,6 @@ CHAT_COMMANDS: tuple[CommandSpec, ...] = (
 ALIASES = {"/jobs": "/cores"}
 
 
-def commands_for(is_admin: bool) -> Sequence[CommandSpec]:
+def commands_for(rank: Rank) -> Sequence[CommandSpec]:
     """Return the commands that may be typed in a conversation."""
-    return [
-        row
-        for row in CHAT_COMMANDS
-        if row.typed_form and (row.scope is CommandScope.DM or is_admin)
-    ]
+    return [row for row in CHAT_COMMANDS if row.typed_form and is_for_rank(row, rank)]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import assert_never
 
-from choir_common.lanes import CORE_LANE_PREFIX, is_core, is_edge
+from choir_common.lanes import CORE_LANE_PREFIX, EDGE_LANE, is_core, is_edge
 from choir_common.wire.rpc import StatusReport
 from choir_common.wire.signals import (
     ApprovalResolvedSignal,
@@ -78,9 +78,11 @@ def format_no_agent(agent_id: str | None, status: str | None) -> str:
     return "No agent is running in this conversation, so nothing was done."
 
 
-def format_status(agent_id: str, reports: Sequence[StatusReport]) -> str:
-    """Return a summary of what an agent and its core jobs are doing."""
-    edge = next((report for report in reports if is_edge(report.lane)), None)
+def format_status(
+    agent_id: str, reports: Sequence[StatusReport], edge_lane: str = EDGE_LANE
+) -> str:
+    """Return a summary of what an agent is doing in a conversation, and of its core jobs."""
+    edge = next((report for report in reports if report.lane == edge_lane), None)
     jobs = [report for report in reports if is_core(report.lane)]
     first = f"{agent_id}: {_doing(edge)}" if edge else f"{agent_id} has not reported its status."
     if not jobs:
@@ -88,6 +90,12 @@ def format_status(agent_id: str, reports: Sequence[StatusReport]) -> str:
     return "\n".join(
         [first, *(f"- {job.lane.removeprefix(CORE_LANE_PREFIX)}: {_doing(job)}" for job in jobs)]
     )
+
+
+def format_pending(count: int) -> str:
+    """Return how many requests of an agent a person has to decide on."""
+    requests = "1 request waits" if count == 1 else f"{count} requests wait"
+    return f"{requests} for your decision: /approvals."
 
 
 def _doing(report: StatusReport) -> str:

@@ -14,13 +14,15 @@ import structlog
 from pydantic import TypeAdapter
 
 from choir_common.clients.gateway import GatewayFilesClient
-from choir_common.errors import ChoirError, NotFound, RateLimited, TooLarge, Unavailable
+from choir_common.errors import ChoirError, RateLimited, TooLarge, Unavailable
 from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.pool import Database
 from choir_common.wire.attachments import Attachment, ReceivedFile
 from choir_common.wire.signals import UserMessageSignal
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import Lease
+from choir_control.log.signals.locks import SignalLocks
+from choir_control.log.signals.store import renumber_signals
 from choir_control.workspaces.staging import StagedFile, remove_staged_file, safe_name
 
 _ATTACHMENTS: TypeAdapter[tuple[Attachment, ...]] = TypeAdapter(tuple[Attachment, ...])
@@ -49,7 +51,7 @@ log = structlog.get_logger("choir.inbox")
 ATTEMPTS = 3
 RETRY_WAIT_S = 0.5
 MAX_RETRY_WAIT_S = 5.0
-# For all files of one message. The user waits meanwhile, and so do later messages.
+# For all files of one message. The user waits meanwhile, and so do later messages of the conversation.
 FETCH_TIMEOUT_S = 120.0
 MIB = 1024 * 1024
 
@@ -82,22 +84,33 @@ class ReceivedFileStore:
             inbox_id, row["gateway"], _ATTACHMENTS.validate_json(row["attachments"])
         )
 
-    async def signal(self, inbox_id: str) -> str:
-        """Return a message's signal as JSON text; raises NotFound."""
-        body = await self._database.fetchval(
-            "SELECT body FROM choir_control.signals WHERE inbox_id = $1", inbox_id
+    async def exists(self, inbox_id: str) -> bool:
+        """Return whether a message still has a signal."""
+        return bool(
+            await self._database.fetchval(
+                "SELECT true FROM choir_control.signals WHERE inbox_id = $1", inbox_id
+            )
         )
-        if body is None:
-            raise NotFound(f"The message {inbox_id} has no signal any more.")
-        return str(body)
 
-    async def keep(self, inbox_id: str, workspace: str, files: Sequence[ReceivedFile]) -> str:
-        """Store the paths of the files in the signal, once, and return the signal."""
-        old = UserMessageSignal.model_validate_json(await self.signal(inbox_id))
-        body = old.model_copy(update={"attachments": tuple(files)}).model_dump_json()
+    async def keep(self, lease: Lease, inbox_id: str, files: Sequence[ReceivedFile]) -> bool:
+        """Store the paths of the files in the message's signal, once; return False if it was erased.
+
+        It gets a new number with what follows it in its conversation: the stream has passed by them. The
+        caller has the lock of the session's signals.
+        """
         paths = [file.path for file in files if file.path]
-        await self._database.execute(_KEEP, inbox_id, body, workspace, paths)
-        return body
+        async with self._database.transaction() as connection:
+            row = await connection.fetchrow(
+                "SELECT seq, dm, body FROM choir_control.signals WHERE inbox_id = $1 FOR UPDATE",
+                inbox_id,
+            )
+            if row is None:
+                return False
+            old = UserMessageSignal.model_validate_json(row["body"])
+            body = old.model_copy(update={"attachments": tuple(files)}).model_dump_json()
+            await connection.execute(_KEEP, inbox_id, body, lease.bindings.workspace, paths)
+            await renumber_signals(connection, lease, row["dm"], row["seq"])
+        return True
 
     async def answered(self, hours: int) -> list[tuple[str, str, str]]:
         """Return (inbox_id, workspace, path) of files whose message was answered `hours` ago or more."""
@@ -128,17 +141,20 @@ class FileFetcher:
         # Two streams of a session may overlap, and each file must be fetched once.
         self._locks = KeyedLock()
 
-    async def bring(self, lease: Lease, inbox_id: str) -> str:
-        """Fetch a message's files into the workspace and return its signal as JSON text.
+    async def bring(
+        self, lease: Lease, inbox_id: str, *, dm: str, signal_locks: SignalLocks
+    ) -> bool:
+        """Fetch a message's files into the workspace and give its signals new numbers.
 
-        Raises Unavailable if the database is unavailable.
+        Return False if the message was erased. Raises Unavailable if the database is unavailable.
         """
-        async with self._locks.of(lease.dm):
+        async with self._locks.of(dm):
             pending_files = await self._store.find_pending(inbox_id)
             if pending_files is None:
-                return await self._store.signal(inbox_id)
+                return await self._store.exists(inbox_id)
             received_files = await self._fetch_all(lease.bindings.workspace, pending_files)
-            return await self._store.keep(inbox_id, lease.bindings.workspace, received_files)
+            async with signal_locks.of(lease.bindings.dm):
+                return await self._store.keep(lease, inbox_id, received_files)
 
     async def tidy(self) -> int:
         """Delete files of messages that were answered long enough ago; return how many."""

@@ -3,6 +3,7 @@
 The agent then receives it through its signal stream. A command is executed instead.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from choir_common.wire.messages import (
     InboundAccepted,
     InboundMessage,
 )
+from choir_common.wire.signals import MessageSender
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.conversations.inbox.store import InboxStore, StoredMessage
 from choir_control.log.signals.locks import SignalLocks
@@ -87,12 +89,15 @@ class InboxService:
             agent_id = await self._find_agent(snapshot, message.dm, result.row)
             return _accepted_command(agent_id, result)
         # Signals of a DM must be committed in the order of their numbers.
+        sender = snapshot.people.find_sender(message.dm, clean.author)
         async with self._signal_locks.of(message.dm):
-            row = await self._store_once(clean)
+            row = await self._store_once(clean, sender)
         self._refuse_another_text(snapshot, clean, row)
         # A repetition has woken the agent before.
         if not row.duplicate:
             self._notifier.notify(message.dm)
+            # The agent's stream reads the signal while the answer to the channel is built.
+            await asyncio.sleep(0)
         agent_id = await self._find_agent(snapshot, message.dm, row)
         return _answer(snapshot, message.dm, row, agent_id)
 
@@ -124,9 +129,11 @@ class InboxService:
                 "stored; send it under a key of its own."
             )
 
-    async def _store_once(self, message: InboundMessage) -> StoredMessage:
+    async def _store_once(
+        self, message: InboundMessage, sender: MessageSender | None
+    ) -> StoredMessage:
         for _ in range(ATTEMPTS):
-            row = await self._store.store_message(new_id("in"), message)
+            row = await self._store.store_message(new_id("in"), message, sender)
             if row is not None:
                 return row
         raise Unavailable("The same message is being stored elsewhere; try again.")
@@ -240,7 +247,8 @@ def _how_to_start(snapshot: ConfigSnapshot, dm: str, agent_id: str | None) -> st
     conversation = snapshot.config.dms[dm]
     if snapshot.config.gateways[conversation.gateway].channel.uses_choir_api:
         return f"choirctl agent start {agent_id}"
-    return f"/start {agent_id}" if conversation.admin else f"an admin can use /start {agent_id}"
+    is_admin = snapshot.people.is_admin(dm)
+    return f"/start {agent_id}" if is_admin else f"an admin can use /start {agent_id}"
 
 
 def _note(state: AgentState, agent_id: str | None, how_to_start: str) -> str | None:

@@ -10,7 +10,7 @@ from choir_common.postgres.pool import Database
 from choir_common.tracing import current_traceparent
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import MAX_QUOTE, InboundMessage
-from choir_common.wire.signals import SignalBody, UserMessageSignal
+from choir_common.wire.signals import MessageSender, SignalBody, UserMessageSignal
 from choir_control.log.leases.conversations import session_of_sql
 
 _ATTACHMENTS: TypeAdapter[tuple[Attachment, ...]] = TypeAdapter(tuple[Attachment, ...])
@@ -88,6 +88,7 @@ class BoundSession:
     agent_id: str
     session_id: str
     status: str
+    home_dm: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,9 @@ class InboxStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def store_message(self, inbox_id: str, message: InboundMessage) -> StoredMessage | None:
+    async def store_message(
+        self, inbox_id: str, message: InboundMessage, sender: MessageSender | None = None
+    ) -> StoredMessage | None:
         """Store a message once; return None if another call is storing it at this moment: retry then."""
         signal = UserMessageSignal(
             inbox_id=inbox_id,
@@ -119,6 +122,7 @@ class InboxStore:
             reply_to=message.reply_to.text if message.reply_to else "",
             sent_at=message.sent_at,
             traceparent=current_traceparent(),
+            sender=sender,
         )
         return await self._store(
             _STORE_MESSAGE,
@@ -129,7 +133,10 @@ class InboxStore:
             message.edits or message.message_id,
             message.edits,
             message.reply_to.message_id if message.reply_to else None,
-            find_hosts(message.text)[:MAX_HOSTS],
+            # Everybody in a group may name hosts; that allows nothing.
+            []
+            if sender is not None and sender.is_outsider
+            else find_hosts(message.text)[:MAX_HOSTS],
         )
 
     async def _read_earlier_text(self, message: InboundMessage) -> str:
@@ -185,7 +192,7 @@ class InboxStore:
         """Return the live session of a DM, or None."""
         row = await self._database.fetchrow(
             f"""
-            SELECT agent_id, session_id, status FROM choir_control.sessions
+            SELECT agent_id, session_id, status, dm AS home_dm FROM choir_control.sessions
             WHERE session_id = {session_of_sql("$1")}
               AND NOT (status = 'crashed' AND end_reason IS NOT NULL)  -- a suspended session
             """,  # noqa: S608 our own SQL
@@ -196,7 +203,9 @@ class InboxStore:
     async def find_last_agent(self, dm: str) -> str | None:
         """Return the agent whose session was bound to a DM last, or None."""
         agent_id = await self._database.fetchval(
-            "SELECT agent_id FROM choir_control.sessions WHERE dm = $1 ORDER BY started_at DESC LIMIT 1",
+            "SELECT agent_id FROM choir_control.sessions WHERE dm = $1 OR session_id IN ("
+            "SELECT session_id FROM choir_control.session_conversations WHERE dm = $1) "
+            "ORDER BY started_at DESC LIMIT 1",
             dm,
         )
         return None if agent_id is None else str(agent_id)

@@ -1,6 +1,11 @@
 """Sends a message of Choir itself that no other change in the database belongs to."""
 
+from collections.abc import Sequence
+
+import orjson
+
 from choir_common.postgres.pool import Database
+from choir_common.wire.attachments import Button
 from choir_control.conversations.outbox.worker import OutboxWorker
 
 
@@ -11,7 +16,10 @@ class NoticeSender:
         self._database = database
         self._outbox = outbox
 
-    async def send(self, dm: str, gateway: str, text: str) -> None:
+    async def send(self, dm: str, gateway: str, text: str, buttons: Sequence[Button] = ()) -> None:
         """Store a notice for a conversation; it is delivered soon. Raises Unavailable."""
-        await self._database.fetchval("SELECT choir_control.say($1, $2, $3)", dm, gateway, text)
+        pressed = orjson.dumps([it.model_dump() for it in buttons]).decode() if buttons else None
+        await self._database.fetchval(
+            "SELECT choir_control.say_with($1, $2, $3, $4::json, NULL)", dm, gateway, text, pressed
+        )
         self._outbox.rescan(dm)

@@ -1,6 +1,7 @@
 """The table `outbox`: reads and state changes. Appends and the SQL function `say` insert the
 rows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
@@ -16,8 +17,8 @@ from choir_common.wire.messages import (
 )
 from choir_control.workspaces.spool import make_attachments, parse_files
 
-_COLUMNS = """outbox_id, dm, gateway, agent_id, session_id, rev, kind, text, answers, at, maybe_repeated,
-    files, buttons, edits, (SELECT first.message_id FROM choir_control.outbox AS first
+_COLUMNS = """outbox_id, dm, gateway, agent_id, session_id, rev, kind, told.text, answers, at, maybe_repeated,
+    files, told.buttons, edits, (SELECT first.message_id FROM choir_control.outbox AS first
                             WHERE first.outbox_id = told.edits) AS first_message_id"""
 _FROM = "FROM choir_control.outbox AS told"
 
@@ -27,10 +28,10 @@ SET status = 'sending', attempts = attempts + 1, maybe_repeated = $2
 WHERE outbox_id = $1 AND status IN ('waiting', 'sending')
 RETURNING parcels, message_id, (
     SELECT asked.message_id FROM choir_control.inbox AS asked
-    WHERE asked.inbox_id = told.answers AND EXISTS (
+    WHERE asked.inbox_id = told.answers AND ($3 OR EXISTS (
         SELECT FROM choir_control.inbox AS later
         WHERE later.dm = asked.dm AND later.seq > asked.seq
-          AND later.message_id IS DISTINCT FROM asked.message_id)) AS reply_to
+          AND later.message_id IS DISTINCT FROM asked.message_id))) AS reply_to
 """
 
 _BUTTONS: TypeAdapter[tuple[Button, ...]] = TypeAdapter(tuple[Button, ...])
@@ -69,9 +70,14 @@ class OutboxStore:
         )
         return [_message(row, row["maybe_repeated"] or row["status"] == "sending") for row in rows]
 
-    async def mark_sending(self, outbox_id: int, maybe_repeated: bool) -> DeliveryState:
-        """Store, before the attempt, that the message may be sent from now on."""
-        row = await self._database.fetchrow(_SENDING, outbox_id, maybe_repeated)
+    async def mark_sending(
+        self, outbox_id: int, maybe_repeated: bool, *, is_group: bool = False
+    ) -> DeliveryState:
+        """Store, before the attempt, that the message may be sent from now on.
+
+        In a group an answer always replies to its question; else only if newer messages have arrived since.
+        """
+        row = await self._database.fetchrow(_SENDING, outbox_id, maybe_repeated, is_group)
         if row is None:
             return DeliveryState(partly_sent=None, reply_to=None)
         parcels, message_id = row["parcels"], row["message_id"]
@@ -141,6 +147,43 @@ class OutboxStore:
         last = await self.read_newest_id(dm)
         messages = tuple(_message(row, row["maybe_repeated"]) for row in rows)
         return OutboundHistory(messages=messages, last=last)
+
+    async def read_newest_versions(self, outbox_ids: Sequence[int]) -> dict[int, OutboundMessage]:
+        """Return messages by id, each with the text and the buttons of its newest edit."""
+        rows = await self._database.fetch(
+            f"""
+            SELECT {_COLUMNS}, newest.text AS newest_text, newest.buttons AS newest_buttons {_FROM}
+            LEFT JOIN LATERAL (
+                SELECT edit.text, COALESCE(edit.buttons, '[]'::json) AS buttons
+                FROM choir_control.outbox AS edit
+                WHERE edit.edits = told.outbox_id ORDER BY edit.outbox_id DESC LIMIT 1
+            ) AS newest ON true
+            WHERE outbox_id = ANY($1)
+            """,  # noqa: S608 - constants
+            list(outbox_ids),
+        )
+        messages = {row["outbox_id"]: _message(row, row["maybe_repeated"]) for row in rows}
+        for row in rows:
+            if row["newest_text"] is not None:
+                edited = {
+                    "text": row["newest_text"],
+                    "buttons": _BUTTONS.validate_json(row["newest_buttons"]),
+                }
+                first = messages[row["outbox_id"]]
+                messages[row["outbox_id"]] = first.model_copy(update=edited)
+        return messages
+
+    async def read_newest_ids(self, dms: Sequence[str]) -> dict[str, int]:
+        """Return the id of the newest message of each DM; 0 without messages."""
+        rows = await self._database.fetch(
+            """
+            SELECT dm, COALESCE((SELECT max(o.outbox_id) FROM choir_control.outbox AS o
+                                 WHERE o.dm = named.dm), 0) AS newest
+            FROM unnest($1::text[]) AS named(dm)
+            """,
+            list(dms),
+        )
+        return {row["dm"]: row["newest"] for row in rows}
 
     async def read_trace(self, inbox_id: str) -> str | None:
         """Return the trace context of a user's message while its signal is stored."""

@@ -150,7 +150,11 @@ class OutboxWorker:
         message = await self._find_edited(message)
         # From here on the message may reach the user, even if this process dies.
         if not idempotent:
-            state = await self._store.mark_sending(message.outbox_id, message.maybe_repeated)
+            state = await self._store.mark_sending(
+                message.outbox_id,
+                message.maybe_repeated,
+                is_group=self._configuration.current.people.is_group(message.dm),
+            )
             message = message.model_copy(
                 update={"partly_sent": state.partly_sent, "reply_to": state.reply_to}
             )

@@ -15,6 +15,8 @@ from choir_control.conversations.schedules.timing import Timing
 
 AGENT = "agent "
 """Prefix of `Schedule.created_by` and `Schedule.text_by` if that is an agent."""
+CHOIR = "choir"
+"""`Schedule.created_by` of the schedules that `agents.NAME.wake_ups` makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,11 @@ class Schedule:
     def starts_job(self) -> bool:
         """Return whether a run starts a core job, whose end is the run's end."""
         return self.kind in ("job", "skill")
+
+    @property
+    def is_wake_up(self) -> bool:
+        """Return whether Choir created it by the configuration of an agent's wake-ups."""
+        return self.created_by == CHOIR
 
     @property
     def is_by_agent(self) -> bool:

@@ -11,9 +11,16 @@ from datetime import datetime
 from choir_common.hosts import find_hosts
 from choir_common.postgres.pool import Database
 from choir_control.conversations.inbox.store import MAX_HOSTS
+from choir_control.conversations.message_outcome import (
+    DETAIL_CASES,
+    OUTCOME_CASES,
+    OUTCOME_JOINS,
+    UNANSWERED,
+)
 from choir_control.conversations.schedules.planning import CLOCK_TOLERANCE
 from choir_control.conversations.schedules.records import Schedule, ScheduleChange
 from choir_control.conversations.schedules.store import COLUMNS, OPEN_RUNS, schedule_from_record
+from choir_control.log.leases.conversations import conversations_sql
 
 PAGE = 200
 
@@ -58,43 +65,23 @@ WITH claimed AS (
 )
 SELECT true, (SELECT dm FROM told) FROM claimed
 """
-# A prompt has ended when its message is answered or closed; the kind of the answer tells how. The start of
-# a core job closes its message; the run ends with the job, or with its session.
-_SETTLE = """
+# `OUTCOME_CASES` tell how a prompt ended.
+_SETTLE = f"""
 WITH outcomes AS (
     SELECT run.run_id, CASE
         WHEN s.kind = 'remind' AND told.outbox_id IS NULL THEN 'done'
         WHEN s.kind = 'remind' AND told.status = 'delivered' THEN 'done'
         WHEN s.kind = 'remind' AND told.status = 'undeliverable' THEN 'failed'
         WHEN s.kind = 'remind' THEN NULL
-        WHEN asked.inbox_id IS NULL THEN 'failed'
-        WHEN asked.answered_rev IS NOT NULL AND answer.kind = 'error' THEN 'failed'
-        WHEN begun.rev IS NOT NULL AND job.outcome = 'completed' THEN 'done'
-        WHEN begun.rev IS NOT NULL AND (job.outcome IS NOT NULL OR live.ended_at IS NOT NULL) THEN 'failed'
-        WHEN begun.rev IS NOT NULL THEN NULL
-        WHEN asked.answered_rev IS NOT NULL THEN 'done'
-        WHEN asked.closed_at IS NOT NULL THEN 'failed' END AS outcome, CASE
+        {OUTCOME_CASES} END AS outcome, CASE
         WHEN told.status = 'undeliverable' THEN left(told.detail, 500)
-        WHEN answer.kind = 'error' THEN left(answer.text, 500)
-        WHEN job.outcome <> 'completed' THEN left(concat_ws(': ', job.outcome, NULLIF(job.reason, '')), 500)
-        WHEN begun.rev IS NOT NULL AND job.outcome IS NULL THEN 'its session ended before its core job did'
-        WHEN s.kind <> 'remind' AND asked.answered_rev IS NULL THEN 'its message was closed without an answer'
+        {DETAIL_CASES}
+        WHEN s.kind <> 'remind' AND asked.answered_rev IS NULL THEN '{UNANSWERED}'
         ELSE run.detail END AS detail
     FROM choir_control.schedule_runs AS run JOIN choir_control.schedules AS s USING (schedule_id)
     LEFT JOIN choir_control.outbox AS told ON told.outbox_id = run.outbox_id
     LEFT JOIN choir_control.inbox AS asked ON asked.inbox_id = run.run_id
-    LEFT JOIN choir_control.outbox AS answer
-        ON answer.session_id = asked.session_id AND answer.rev = asked.answered_rev
-    LEFT JOIN choir_control.session_events AS begun
-        ON begun.session_id = asked.session_id AND begun.rev = asked.answered_rev
-            AND begun.type = 'core_started'
-    LEFT JOIN choir_control.sessions AS live ON live.session_id = begun.session_id
-    LEFT JOIN LATERAL (
-        SELECT ended.payload ->> 'outcome' AS outcome, ended.payload ->> 'reason' AS reason
-        FROM choir_control.session_events AS ended
-        WHERE ended.session_id = begun.session_id AND ended.rev > begun.rev AND ended.type = 'core_stopped'
-          AND ended.payload ->> 'job_id' = begun.payload ->> 'job_id' LIMIT 1
-    ) AS job ON true
+    {OUTCOME_JOINS}
     WHERE run.state = 'running'
 ), settled AS (
     UPDATE choir_control.schedule_runs AS run
@@ -112,21 +99,23 @@ SET revision = revision + 1, failures = CASE WHEN succeeded THEN 0 ELSE failures
     failed_at = CASE WHEN failed > 0 THEN $1 ELSE failed_at END
 FROM counted WHERE s.schedule_id = counted.schedule_id
 RETURNING s.schedule_id
-"""
-# The session that can take up prompts of an agent; `dm` is the conversation that it serves.
+"""  # noqa: S608 our own SQL
+# The session that can take up prompts of an agent.
 _LIVE = """LEFT JOIN choir_control.sessions AS live ON live.agent_id = s.agent_id
     AND live.status IN ('starting', 'active', 'crashed')
     AND NOT (live.status = 'crashed' AND live.end_reason IS NOT NULL)  -- a suspended session"""
+# The conversation of the schedule if the session serves it, or else the home conversation of the session.
+_LIVE_DM = f"CASE WHEN s.dm = ANY({conversations_sql('live')}) THEN s.dm ELSE live.dm END"
 # A prompt whose agent does not run is left out once it is recorded that it waits.
 _READY = f"""
-SELECT {COLUMNS}, live.dm AS live_dm FROM choir_control.schedules AS s {OPEN_RUNS} {_LIVE}
+SELECT {COLUMNS}, {_LIVE_DM} AS live_dm FROM choir_control.schedules AS s {OPEN_RUNS} {_LIVE}
 WHERE s.state = 'active' AND (
     (s.start_at <= $1 AND NOT (
-        s.kind <> 'remind' AND live.dm IS DISTINCT FROM s.dm
+        s.kind <> 'remind' AND {_LIVE_DM} IS DISTINCT FROM s.dm
         AND COALESCE(s.next_due = ANY(open.due_ats), false)))
     OR s.planned_at > $2 OR s.failures >= s.max_failures
     OR ((s.next_due IS NULL OR open.due_ats[1] < s.next_due) AND 'due' = ANY(open.states)
-        AND NOT 'running' = ANY(open.states) AND (s.kind = 'remind' OR live.dm = s.dm)))
+        AND NOT 'running' = ANY(open.states) AND (s.kind = 'remind' OR {_LIVE_DM} = s.dm)))
 ORDER BY s.start_at, s.schedule_id LIMIT $3
 """  # noqa: S608 our own column names
 _NEXT = """
@@ -175,13 +164,14 @@ class RunStore:
         rows = await self._database.fetch(_READY, now, now + CLOCK_TOLERANCE, PAGE)
         return [ReadySchedule(schedule_from_record(row), row["live_dm"]) for row in rows]
 
-    async def find_live_dm(self, agent_id: str) -> str | None:
-        """Return the conversation that an agent serves now, or None."""
-        dm = await self._database.fetchval(
-            f"SELECT live.dm FROM (SELECT $1::text AS agent_id) AS s {_LIVE}",  # noqa: S608
+    async def find_live_dm(self, agent_id: str, dm: str | None = None) -> str | None:
+        """Return `dm` if an agent serves it now, or else its home conversation; None if it does not run."""
+        live_dm = await self._database.fetchval(
+            f"SELECT {_LIVE_DM} FROM (SELECT $1::text AS agent_id, $2::text AS dm) AS s {_LIVE}",  # noqa: S608
             agent_id,
+            dm,
         )
-        return None if dm is None else str(dm)
+        return None if live_dm is None else str(live_dm)
 
     async def apply(
         self,

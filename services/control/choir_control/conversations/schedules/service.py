@@ -29,6 +29,7 @@ from choir_control.conversations.schedules.timing import next_due, parse_timing
 
 ATTEMPTS = 5
 SHOWN_RUNS = 20
+SHOW_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +107,12 @@ class ScheduleService:
 
     async def show(self, schedule_id: int, scope: ScheduleScope = EVERYTHING) -> ScheduleView:
         """Return a schedule with its newest runs. Raises NotFound."""
-        await self._find(schedule_id, scope)
-        # The schedule is read after its runs, so that its note is as new as they are.
-        runs = await self._store.list_runs(schedule_id, SHOWN_RUNS)
         schedule = await self._find(schedule_id, scope)
+        for _ in range(SHOW_TRIES):
+            runs = await self._store.list_runs(schedule_id, SHOWN_RUNS)
+            before, schedule = schedule, await self._find(schedule_id, scope)
+            if schedule == before:
+                break  # else a run has begun or ended meanwhile, which `runs` may lack
         return _view(schedule).model_copy(update={"runs": tuple(runs)})
 
     async def edit(
@@ -159,7 +162,7 @@ class ScheduleService:
         """Start a run now, in addition to its times. Raises NotFound, Conflict if none can start."""
         for _ in range(ATTEMPTS):
             schedule = await self._find(schedule_id, scope)
-            blocked = blocked_reason(schedule, await self._runs.find_live_dm(schedule.agent_id))
+            blocked = await self._blocked_reason(schedule)
             change = plan_manual_run(schedule, self._clock.now(), blocked)
             if await self._apply(schedule, change):
                 return await self.show(schedule_id)
@@ -182,11 +185,15 @@ class ScheduleService:
         """Do what the worker would do now with a schedule; return whether it must be read again."""
         if schedule.state != "active":
             return False
-        blocked = blocked_reason(schedule, await self._runs.find_live_dm(schedule.agent_id))
+        blocked = await self._blocked_reason(schedule)
         change = plan(schedule, self._clock.now(), blocked)
         if change is not None:
             await self._apply(schedule, change)
         return change is not None
+
+    async def _blocked_reason(self, schedule: Schedule) -> str:
+        live_dm = await self._runs.find_live_dm(schedule.agent_id, schedule.dm)
+        return blocked_reason(schedule, live_dm)
 
     async def _apply(self, schedule: Schedule, change: ScheduleChange) -> bool:
         applied = await self._starter.apply(schedule, change, self._clock.now())

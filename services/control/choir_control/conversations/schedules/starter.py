@@ -10,6 +10,7 @@ from choir_control.configuration.current import ConfigService
 from choir_control.conversations.schedules.records import RunChange, Schedule, ScheduleChange
 from choir_control.conversations.schedules.run_store import RunStore, StartedRun
 from choir_control.conversations.schedules.texts import reminder_text, wake_up_summary
+from choir_control.conversations.schedules.wake_up_rules import WakeUpRules
 from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier, OutboxRescanner
 
@@ -25,19 +26,25 @@ class RunStarter:
         outbox: OutboxRescanner,
         notifier: Notifier,
         signal_locks: SignalLocks,
+        wake_ups: WakeUpRules,
     ) -> None:
         self._store = store
         self._configuration = configuration
         self._outbox = outbox
         self._notifier = notifier
         self._signal_locks = signal_locks
+        self._wake_ups = wake_ups
 
     async def apply(self, schedule: Schedule, change: ScheduleChange, now: datetime) -> bool:
         """Store a change and its effects; return False if the schedule has changed meanwhile."""
         gateway = self._configuration.current.gateway_of(schedule.dm)
         if gateway is None:
             change = _without_conversation(schedule, change)
-        runs = [_started_run(schedule, run, now) for run in change.runs]
+        text = schedule.text
+        if schedule.is_wake_up:
+            change = await self._wake_ups.limit(schedule, change, now)
+            text = await self._wake_ups.complete_text(schedule)
+        runs = [_started_run(schedule, run, now, text=text) for run in change.runs]
         # Signals of a DM must be committed in the order of their numbers.
         async with self._signal_locks.of(schedule.dm):
             applied = await self._store.apply(
@@ -69,13 +76,13 @@ def _without_conversation(schedule: Schedule, change: ScheduleChange) -> Schedul
     return replace(change, runs=runs, notice="", failures=failures)
 
 
-def _started_run(schedule: Schedule, run: RunChange, now: datetime) -> StartedRun:
+def _started_run(schedule: Schedule, run: RunChange, now: datetime, *, text: str) -> StartedRun:
     run_id = run.run_id or new_id("run")
     words, signal = "", None
     if run.state == "running" and schedule.kind == "remind":
         words = reminder_text(schedule, run.due_at, is_late=run.is_late)
     elif run.state == "running":
-        words = schedule.text
+        words = text
         summary = wake_up_summary(schedule, run.due_at, is_late=run.is_late)
         signal = UserMessageSignal(
             inbox_id=run_id,
@@ -88,6 +95,7 @@ def _started_run(schedule: Schedule, run: RunChange, now: datetime) -> StartedRu
                 by_agent=schedule.is_by_agent,
                 as_job=schedule.starts_job,
                 skill=schedule.skill,
+                quiet=schedule.is_wake_up,
             ),
         ).model_dump_json()
     return StartedRun(run_id, run.due_at, run.state, run.detail, words, signal)

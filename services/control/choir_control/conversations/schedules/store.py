@@ -68,10 +68,12 @@ WITH edited AS (
 )
 SELECT true FROM edited
 """
-# A run whose schedule was deleted counts as one of the agent's.
+# A run whose schedule was deleted counts as one of the agent's. Triggers bring words from outside.
 _SOURCE = """
 SELECT i.text AS words,
-    starts_with(i.update_id, 'schedule:') AND COALESCE(starts_with(s.text_by, $3), true) AS is_unattended
+    starts_with(i.update_id, 'trigger:')
+        OR starts_with(i.update_id, 'schedule:') AND COALESCE(starts_with(s.text_by, $3), true)
+        AS is_unattended
 FROM choir_control.inbox AS i
 LEFT JOIN choir_control.schedule_runs AS run ON run.run_id = i.inbox_id
 LEFT JOIN choir_control.schedules AS s USING (schedule_id)
@@ -85,7 +87,8 @@ class RequestSource:
 
     words: str
     is_unattended: bool
-    """Whether no person wrote them: they are those of the agent's own schedule, or there are none."""
+    """Whether no person wrote them: they are those of a trigger or of the agent's own schedule, or there are
+    none."""
 
 
 class ScheduleStore:
@@ -176,6 +179,18 @@ class ScheduleStore:
             MAX_ROWS,
         )
         return sorted(map(schedule_from_record, rows), key=attrgetter("schedule_id"))
+
+    async def list_created_by(self, author: str) -> list[Schedule]:
+        """Return the schedules that somebody created, oldest first."""
+        rows = await self._database.fetch(
+            f"""
+            SELECT {COLUMNS} FROM choir_control.schedules AS s {OPEN_RUNS}
+            WHERE s.created_by = $1 ORDER BY s.schedule_id LIMIT $2
+            """,  # noqa: S608 our own column names
+            author,
+            MAX_ROWS,
+        )
+        return [schedule_from_record(row) for row in rows]
 
     async def list_page(self, agent_id: str | None, *, cursor: int, limit: int) -> list[Schedule]:
         """Return schedules of an agent or of all, oldest first, beginning with the number `cursor`."""

@@ -57,7 +57,7 @@ def reminder_text(schedule: Schedule, due_at: datetime, *, is_late: bool) -> str
 
 def wake_up_summary(schedule: Schedule, due_at: datetime, *, is_late: bool) -> str:
     """Return the description of a run that the agent reads."""
-    by = "you" if schedule.is_by_agent else "the user"
+    by = "you" if schedule.is_by_agent else "Choir" if schedule.is_wake_up else "the user"
     late = f"; this run was due at {format_moment(due_at, schedule.zone)}" if is_late else ""
     return f"schedule {schedule.schedule_id}, {describe_timing(schedule)}, created by {by}{late}"
 

@@ -70,7 +70,7 @@ class TelegramBinder:
                 "`choirctl secret apply`."
             )
         candidate = await asyncio.to_thread(self._configuration.read)
-        changes = diff_configs(snapshot.config, candidate.config)
+        changes = diff_configs(self._configuration.declared, candidate.config)
         if changes:
             raise Conflict(
                 f"config.json has changes that are not applied ({changes[0].path}). Apply them first: "

@@ -18,6 +18,7 @@ from choir_common.wire.config import AgentConfig
 from choir_common.wire.events import Event
 from choir_common.wire.memory_sessions import ArchivePage, SessionEnd
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.memory_readers import MemoryReaders
 from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
 from choir_control.log.archiving.store import ArchiveStore, PendingSession, QuietTimes
 from choir_control.log.eventlog.store import EventStore
@@ -184,6 +185,10 @@ class SessionArchiver:
             started_at=session.started_at,
             events=events,
             end=end,
+            home_dm=session.home_dm,
+            readers=MemoryReaders(self._configuration.current.people).list_all(
+                session.agent_id, session.served_dms
+            ),
         )
 
 

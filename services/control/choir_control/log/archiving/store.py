@@ -7,6 +7,7 @@ from datetime import datetime
 import orjson
 
 from choir_common.postgres.pool import Database
+from choir_control.log.leases.conversations import served_conversations_sql
 
 MAX_WAIT_FACTOR = 3
 """A session that is never quiet settles when its oldest pending event is this many quiet times old."""
@@ -30,7 +31,8 @@ _DUE = f"""
 WITH settling AS ({_SETTLING})
 SELECT DISTINCT ON (agent_id)
        session_id, agent_id, started_at, ended_at, head_rev, archived_rev, archive_tries,
-       session_id IN (SELECT session_id FROM settling) AS settles
+       session_id IN (SELECT session_id FROM settling) AS settles, dm,
+       {served_conversations_sql("sessions")} AS served_dms
 FROM choir_control.sessions
 WHERE archived_at IS NULL AND memory_mode <> 'incognito'
   AND (archive_due_at IS NULL OR archive_due_at <= clock_timestamp())
@@ -71,6 +73,9 @@ class PendingSession:
     tries: int
     settles: bool
     """Whether a live session is quiet, or has waited so long that all of it is sent."""
+    home_dm: str
+    served_dms: Sequence[str]
+    """All conversations that the agent's sessions have ever served."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,11 @@ class AnchorService:
 
     async def _add(self, heads: list[CurrentHead], unsigned: list[str]) -> None:
         snapshot = self._configuration.current
-        admins = {name: dm.gateway for name, dm in snapshot.config.dms.items() if dm.admin}
+        admins = {
+            name: dm.gateway
+            for name, dm in snapshot.config.dms.items()
+            if snapshot.people.is_admin(name)
+        }
         wording = NOTICE
         if unsigned:
             names = ", ".join(unsigned[:MAX_NAMED])

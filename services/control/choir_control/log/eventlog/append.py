@@ -123,7 +123,7 @@ class EventAppender:
         wait_s = self._rate_limiter.wait_s(lease.session_id)
         if wait_s:
             await asyncio.sleep(wait_s)
-        batch = await parse_heartbeat(request, lease.session_id, lease.dm)
+        batch = await parse_heartbeat(request, lease.session_id, lease.dms)
         for _ in range(ATTEMPTS):
             if await self._store_batch(lease, batch):
                 return request.new_rev
@@ -134,7 +134,8 @@ class EventAppender:
                 await self._check_same(lease, batch, batch.head)
                 # The first attempt may have been stored although its result was lost with the
                 # connection. Its outbox rows were not offered then.
-                self._outbox.rescan(lease.dm)
+                for dm in lease.dms:
+                    self._outbox.rescan(dm)
                 return request.new_rev
             if durable.head.rev < batch.base.rev:
                 raise Fenced(
@@ -143,7 +144,7 @@ class EventAppender:
                 )
             # A part of the batch is durable already: try again with the rest.
             _check_contains(batch, durable.head)
-            batch = trim_batch(batch, durable.head, lease.dm)
+            batch = trim_batch(batch, durable.head, lease.dms)
         raise Conflict(
             "Several heartbeats of this session arrived at the same time; send one at a time."
         )
@@ -179,7 +180,7 @@ class EventAppender:
         return replace(
             batch,
             charges=self._pricer.price(lease.agent_id, batch.usages),
-            priced_grants=self._pricer.price_grants(lease.agent_id, lease.dm, batch.grants),
+            priced_grants=self._pricer.price_grants(lease.agent_id, lease.dms, batch.grants),
         )
 
     async def _copy_files(self, lease: Lease, batch: EventBatch) -> EventBatch:

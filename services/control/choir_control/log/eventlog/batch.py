@@ -6,7 +6,7 @@ statement.
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -57,6 +57,7 @@ class OutgoingReply:
     text: str
     answers: str | None
     at: datetime
+    dm: str
     event_hash: str = ""
     files: tuple[SentFile, ...] = ()
     """Files with the paths that the agent gave."""
@@ -116,12 +117,14 @@ class EventBatch:
         )
 
 
-async def parse_heartbeat(request: HeartbeatRequest, session_id: str, dm: str) -> EventBatch:
+async def parse_heartbeat(
+    request: HeartbeatRequest, session_id: str, dms: Collection[str]
+) -> EventBatch:
     """Return the batch in a heartbeat, with its chain verified from `base_rev` on.
 
     Long heartbeats are checked in slices, so that other requests are served in between. Raises
     InvalidRequest if the heartbeat contradicts itself, contains an event that agents may not write, or
-    replies to another conversation.
+    replies to a conversation that is not among `dms`.
     """
     if not _HASH.fullmatch(request.hash_prev):
         raise InvalidRequest("hash_prev is not a sha256 in lower-case hexadecimal.")
@@ -133,7 +136,7 @@ async def parse_heartbeat(request: HeartbeatRequest, session_id: str, dm: str) -
         )
     if request.hash_new != (request.patches[-1].hash if request.patches else request.hash_prev):
         raise InvalidRequest("hash_new is not the hash of the last event.")
-    head, effects = base, _EffectCollector(dm)
+    head, effects = base, _EffectCollector(dms)
     for start in range(0, len(request.patches), EVENTS_PER_SLICE):
         if start:
             await asyncio.sleep(0)
@@ -144,27 +147,27 @@ async def parse_heartbeat(request: HeartbeatRequest, session_id: str, dm: str) -
     return effects.batch(base, request.patches)
 
 
-def make_batch(base: LogHead, events: tuple[Event, ...], dm: str) -> EventBatch:
+def make_batch(base: LogHead, events: tuple[Event, ...], dms: Collection[str]) -> EventBatch:
     """Return the batch of `events` with the effects of storing them.
 
     Raises InvalidRequest for an event that agents may not write.
     """
-    effects = _EffectCollector(dm)
+    effects = _EffectCollector(dms)
     effects.add(events)
     return effects.batch(base, events)
 
 
-def trim_batch(batch: EventBatch, durable: LogHead, dm: str) -> EventBatch:
+def trim_batch(batch: EventBatch, durable: LogHead, dms: Collection[str]) -> EventBatch:
     """Return the part of a batch after the revision `durable`, which lies inside the batch."""
     events = tuple(event for event in batch.events if event.rev > durable.rev)
-    return make_batch(durable, events, dm)
+    return make_batch(durable, events, dms)
 
 
 class _EffectCollector:
     """Collector of the effects of storing events."""
 
-    def __init__(self, dm: str) -> None:
-        self._dm = dm
+    def __init__(self, dms: Collection[str]) -> None:
+        self._dms = dms
         self._payloads: list[str] = []
         self._inbox_updates: dict[str, InboxUpdate] = {}
         self._replies: list[OutgoingReply] = []
@@ -199,7 +202,9 @@ class _EffectCollector:
             case UserMessageStarted(inbox_id=inbox_id):
                 _add_inbox_update(self._inbox_updates, inbox_id, consumed=event.rev)
             case Reply() as reply:
-                self._replies.append(_make_reply(event, reply, self._dm))
+                outgoing = _make_reply(event, reply, self._dms)
+                if reply.kind != "silent":  # nobody is shown it
+                    self._replies.append(outgoing)
                 self._completes = self._completes or reply.kind not in NON_CLOSING_KINDS
                 if reply.answers is not None and reply.kind not in NON_CLOSING_KINDS:
                     _add_inbox_update(self._inbox_updates, reply.answers, answered=event.rev)
@@ -213,7 +218,7 @@ class _EffectCollector:
             case CoreStopped():
                 self._completes = True
             case BudgetGranted(budget=budget) if budget in MONEY_BUDGETS:
-                self._grants.append(ReportedGrant(event.rev, budget, now))
+                self._grants.append(ReportedGrant(event.rev, budget, now, event.lane))
             case SessionAbandoned():
                 raise InvalidRequest(f"Event {event.rev}: only control may abandon a session.")
             case _:
@@ -246,10 +251,11 @@ def _payload(event: Event) -> EventPayload:
         raise InvalidRequest(f"Event {event.rev}: {path}: {error_message(fault)}.") from None
 
 
-def _make_reply(event: Event, reply: Reply, dm: str) -> OutgoingReply:
-    if reply.dm != dm:
+def _make_reply(event: Event, reply: Reply, dms: Collection[str]) -> OutgoingReply:
+    if reply.dm not in dms:
+        names = ", ".join(map(repr, dms))
         raise InvalidRequest(
-            f"Event {event.rev} replies to {reply.dm!r}, but this session is bound to {dm!r}."
+            f"Event {event.rev} replies to {reply.dm!r}, but this session is bound to {names}."
         )
     try:
         at = datetime.fromisoformat(event.at)
@@ -262,7 +268,16 @@ def _make_reply(event: Event, reply: Reply, dm: str) -> OutgoingReply:
     # Postgres cannot store NUL in text. The log keeps it as JSON, and no channel displays it.
     text = reply.text.replace("\x00", "")
     files = tuple(file for file in reply.attachments if "\x00" not in file.path + file.name)
-    return OutgoingReply(event.rev, reply.kind, text, _id(reply.answers), at, event.hash, files)
+    return OutgoingReply(
+        rev=event.rev,
+        kind=reply.kind,
+        text=text,
+        answers=_id(reply.answers),
+        at=at,
+        dm=reply.dm,
+        event_hash=event.hash,
+        files=files,
+    )
 
 
 def _add_inbox_update(

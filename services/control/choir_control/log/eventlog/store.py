@@ -14,7 +14,7 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
 from choir_control.log.eventlog.batch import EventBatch
-from choir_control.log.leases.conversations import conversations_sql
+from choir_control.log.leases.conversations import answered_conversations_sql, gateway_sql
 from choir_control.log.leases.store import Lease
 from choir_control.money.ledger_store import (
     charge_ctes,
@@ -51,13 +51,13 @@ WITH head AS (
         consumed_rev = COALESCE(i.consumed_rev, m.consumed),
         answered_rev = COALESCE(i.answered_rev, m.answered)
     FROM head, unnest($16::text[], $17::bigint[], $18::bigint[]) AS m(inbox_id, consumed, answered)
-    WHERE i.inbox_id = m.inbox_id AND i.dm = ANY({conversations_sql("head")})
+    WHERE i.inbox_id = m.inbox_id AND i.dm = ANY({answered_conversations_sql("head")})
       AND (i.session_id IS NULL OR i.session_id = head.session_id)
 ), done AS (
     UPDATE choir_control.signals AS s SET done_at = clock_timestamp()
     FROM head, unnest($16::text[], $17::bigint[]) AS m(inbox_id, consumed)
-    WHERE s.inbox_id = m.inbox_id AND s.dm = ANY({conversations_sql("head")}) AND m.consumed IS NOT NULL
-      AND s.done_at IS NULL
+    WHERE s.inbox_id = m.inbox_id AND s.dm = ANY({answered_conversations_sql("head")})
+      AND m.consumed IS NOT NULL AND s.done_at IS NULL
 ), obeyed AS (
     UPDATE choir_control.signals AS s SET done_at = clock_timestamp()
     FROM head WHERE s.session_id = head.session_id AND s.done_at IS NULL
@@ -65,13 +65,14 @@ WITH head AS (
 ), said AS (
     INSERT INTO choir_control.outbox
         (dm, gateway, agent_id, session_id, rev, kind, text, answers, at, files)
-    SELECT head.dm, head.gateway, head.agent_id, head.session_id, r.*
-    FROM head, unnest($19::bigint[], $20::text[], $21::text[], $22::text[], $23::timestamptz[], $26::json[])
-        AS r(rev, kind, text, answers, at, files)
+    SELECT r.dm, {gateway_sql("head", "r.dm")}, head.agent_id, head.session_id, r.rev, r.kind, r.text,
+        r.answers, r.at, r.files
+    FROM head, unnest($19::bigint[], $20::text[], $21::text[], $22::text[], $23::timestamptz[], $26::json[],
+                      $30::text[]) AS r(rev, kind, text, answers, at, files, dm)
     ORDER BY r.rev
-    RETURNING outbox_id, rev
+    RETURNING outbox_id, rev, dm, gateway
 ), {charge_ctes(_CHARGES)}, {grant_ctes(_GRANTS)}
-SELECT head.agent_id, head.dm, head.gateway, said.outbox_id, said.rev
+SELECT head.agent_id, said.dm, said.gateway, said.outbox_id, said.rev
 FROM head LEFT JOIN said ON true ORDER BY said.rev
 """  # noqa: S608 - constants only
 
@@ -107,13 +108,18 @@ SELECT rev, lane, type, payload, at, hash_prev, hash, signature
 FROM choir_control.session_events
 WHERE session_id = $1 AND rev > $2 ORDER BY rev LIMIT $3
 """
+_READ_NEWEST = """
+SELECT rev, lane, type, payload, at, hash_prev, hash FROM choir_control.session_events
+WHERE session_id = $1 AND lane = $2 ORDER BY rev DESC LIMIT $3
+"""
 _OPEN_JOBS = """
 WITH jobs AS (
-    SELECT rev, type, payload ->> 'job_id' AS job_id, payload ->> 'job_name' AS name
+    SELECT rev, type, payload ->> 'job_id' AS job_id, payload ->> 'job_name' AS name, payload ->> 'dm' AS dm
     FROM choir_control.session_events
     WHERE session_id = $1 AND type IN ('core_started', 'core_stopped')
 )
-SELECT name FROM jobs AS started WHERE type = 'core_started' AND NOT EXISTS (
+SELECT name FROM jobs AS started
+WHERE type = 'core_started' AND ($2::text IS NULL OR dm = $2) AND NOT EXISTS (
     SELECT FROM jobs AS ended WHERE ended.type = 'core_stopped' AND ended.job_id = started.job_id)
 ORDER BY rev
 """
@@ -153,7 +159,11 @@ class EventStore:
         """Store a batch after its base; return the outbox rows, or None if the base is not the head."""
         signatures = self._sign(batch.events)
         rows = await self._database.fetch(
-            _APPEND, *_core(lease, batch), *_effects(lease, batch), signatures
+            _APPEND,
+            *_core(lease, batch),
+            *_effects(lease, batch),
+            signatures,
+            [reply.dm for reply in batch.replies],
         )
         if not rows:
             return None
@@ -223,6 +233,11 @@ class EventStore:
         """
         return [event for event, _ in await self.read_signed(session_id, after, limit)]
 
+    async def read_newest(self, session_id: str, lane: str, limit: int) -> list[Event]:
+        """Return the newest events of one lane, oldest first."""
+        rows = await self._database.fetch(_READ_NEWEST, session_id, lane, limit)
+        return [event_from_row(session_id, row) for row in reversed(rows)]
+
     async def read_signed(
         self, session_id: str, after: int, limit: int
     ) -> list[tuple[Event, bytes | None]]:
@@ -230,9 +245,9 @@ class EventStore:
         rows = await self._database.fetch(_READ, session_id, after, limit)
         return [(event_from_row(session_id, row), row["signature"]) for row in rows]
 
-    async def list_open_jobs(self, session_id: str) -> list[str]:
-        """Return the names of the core jobs that were started and have not ended, oldest first."""
-        rows = await self._database.fetch(_OPEN_JOBS, session_id)
+    async def list_open_jobs(self, session_id: str, dm: str | None = None) -> list[str]:
+        """Return the names of the open core jobs, oldest first: all, or those of one conversation."""
+        rows = await self._database.fetch(_OPEN_JOBS, session_id, dm)
         return [row["name"] for row in rows]
 
     async def find_erased(self, session_id: str) -> ErasedLog | None:

@@ -14,10 +14,10 @@ _SET_RECALL = """
 INSERT INTO choir_control.conversation_memory (dm, recall) VALUES ($1, $2)
 ON CONFLICT (dm) DO UPDATE SET recall = $2, changed_at = clock_timestamp()
 """
-# Messages that the conversation's next session would read, or that session $2 is still answering.
+# Messages that the next session of the conversations would read, or that session $2 is still answering.
 _COUNT_OPEN = """
 SELECT count(*) FROM choir_control.inbox
-WHERE dm = $1 AND closed_at IS NULL AND answered_rev IS NULL
+WHERE dm = ANY($1) AND closed_at IS NULL AND answered_rev IS NULL
   AND (session_id IS NULL OR session_id = $2)
 """
 
@@ -64,9 +64,9 @@ class DmMemoryStore:
         """Queue a notice for the conversation's user."""
         await self._database.fetchval("SELECT choir_control.say($1, $2, $3)", dm, gateway, text)
 
-    async def count_open_messages(self, dm: str, session_id: str | None) -> int:
+    async def count_open_messages(self, dms: list[str], session_id: str | None) -> int:
         """Return how many messages wait for a reply: of a session, and those no session has read."""
-        return int(await self._database.fetchval(_COUNT_OPEN, dm, session_id))
+        return int(await self._database.fetchval(_COUNT_OPEN, dms, session_id))
 
 
 def effective_recall(mode: MemoryMode, setting: bool | None, agent: AgentConfig | None) -> bool:

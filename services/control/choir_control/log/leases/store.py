@@ -5,14 +5,16 @@ until it ends.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import orjson
 
-from choir_common.errors import Conflict
+from choir_common.errors import Conflict, InvalidRequest
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.rpc import ResourceBindings
+from choir_control.log.leases.conversations import served_conversations_sql
 
 COLUMNS = "workspace, llm, dm, resource_bindings, overrides, settings_rev"
 
@@ -51,11 +53,40 @@ class Lease:
     memory_mode: MemoryMode = DEFAULT_MODE
     recall: bool | None = None
     """Whether its conversation reads memory; None: as the agent's configuration says."""
+    further_dms: tuple[str, ...] = ()
+    """The conversations that the session serves beside its home conversation."""
+    former_dms: tuple[str, ...] = ()
+    """Those that have left it; they still get answers."""
+    served_dms: tuple[str, ...] = ()
+    """All conversations that the agent's sessions have ever served."""
+    turn_dm: str = ""
+    """The conversation for which the agent makes the present call; empty: the home conversation."""
 
     @property
     def dm(self) -> str:
-        """Return the conversation (DM) that the session has leased."""
-        return self.bindings.dm
+        """Return the conversation (DM) of the present call, or else the home conversation."""
+        return self.turn_dm or self.bindings.dm
+
+    @property
+    def bound_dms(self) -> tuple[str, ...]:
+        """Return the conversations that the session serves now, the home conversation first."""
+        return (self.bindings.dm, *self.further_dms)
+
+    @property
+    def dms(self) -> tuple[str, ...]:
+        """Return the conversations that may get replies, the home conversation first."""
+        return (*self.bound_dms, *self.former_dms)
+
+    def in_conversation(self, dm: str) -> Self:
+        """Return the lease for a call that the agent makes for a conversation; empty: for the home one.
+
+        Raises InvalidRequest if the session has never served that conversation.
+        """
+        if dm in ("", self.bindings.dm):
+            return self
+        if dm not in self.dms:
+            raise InvalidRequest(f"This session does not serve the conversation {dm[:64]!r}.")
+        return replace(self, turn_dm=dm)
 
 
 async def acquire_leases(
@@ -123,7 +154,14 @@ class LeaseStore:
         row = await self._database.fetchrow(
             f"""
             SELECT session_id, agent_id, epoch, token_sha256, memory_mode, {COLUMNS}, (
-                SELECT recall FROM choir_control.conversation_memory AS c WHERE c.dm = sessions.dm)
+                SELECT recall FROM choir_control.conversation_memory AS c WHERE c.dm = sessions.dm),
+                ARRAY(SELECT f.dm FROM choir_control.session_conversations AS f
+                      WHERE f.session_id = sessions.session_id AND f.unbound_at IS NULL
+                      ORDER BY f.dm) AS further_dms,
+                ARRAY(SELECT f.dm FROM choir_control.session_conversations AS f
+                      WHERE f.session_id = sessions.session_id AND f.unbound_at IS NOT NULL
+                      ORDER BY f.dm) AS former_dms,
+                {served_conversations_sql("sessions")} AS served_dms
             FROM choir_control.sessions WHERE session_id = $1 AND token_sha256 IS NOT NULL
             """,  # noqa: S608 our own column names
             session_id,
@@ -139,6 +177,9 @@ class LeaseStore:
             settings_rev=row["settings_rev"],
             memory_mode=row["memory_mode"],
             recall=row["recall"],
+            further_dms=tuple(row["further_dms"]),
+            former_dms=tuple(row["former_dms"]),
+            served_dms=tuple(row["served_dms"]),
         )
 
     async def was_valid(self, session_id: str, digest: bytes) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from choir_common.eventlog.chain import LogHead
 from choir_common.postgres.pool import Database, Record
+from choir_control.log.leases.conversations import answered_conversations_sql
 from choir_control.log.retention.log_store import ExpiredLog
 from choir_control.workspaces.spool import parse_files
 
@@ -51,30 +52,43 @@ WHERE a.session_id = $1 AND s.session_id = a.session_id
                          OR (e.stage = 'applied' AND s.memory_mode <> 'incognito')))
 """
 _GRANTS = "DELETE FROM choir_control.grants WHERE session_id = $1 AND scope <> 'always'"
-# All messages of the conversation while the session had it: notices name no session.
-_OUTBOX = """
+_DMS = answered_conversations_sql("s")
+
+
+def _was_served(dm: str, at: str) -> str:
+    """Return the SQL condition that session `s` had a conversation at a time."""
+    return (
+        f"CASE WHEN {dm} = s.dm THEN {at} BETWEEN s.started_at AND s.ended_at ELSE EXISTS ("
+        "SELECT FROM choir_control.session_conversations AS c "
+        f"WHERE c.session_id = s.session_id AND c.dm = {dm} "
+        f"AND {at} BETWEEN c.bound_at AND COALESCE(c.unbound_at, s.ended_at)) END"
+    )
+
+
+# All messages of the conversations while the session had them: notices name no session.
+_OUTBOX = f"""
 DELETE FROM choir_control.outbox AS o USING choir_control.sessions AS s
-WHERE s.session_id = $1 AND o.dm = s.dm AND o.status IN ('delivered', 'undeliverable')
-  AND (o.session_id = $1 OR (o.session_id IS NULL AND o.at BETWEEN s.started_at AND s.ended_at))
+WHERE s.session_id = $1 AND o.dm = ANY({_DMS}) AND o.status IN ('delivered', 'undeliverable')
+  AND (o.session_id = $1 OR (o.session_id IS NULL AND {_was_served("o.dm", "o.at")}))
   AND NOT EXISTS (SELECT FROM choir_control.outbox AS edit WHERE edit.edits = o.outbox_id)
   AND EXISTS (SELECT FROM choir_control.outbox AS newer
               WHERE newer.dm = o.dm AND newer.outbox_id > o.outbox_id)
-"""
+"""  # noqa: S608 our own SQL
 # Clients resume after the newest row, and edits name the row they change: these lose only their text.
-_REST_OF_OUTBOX = """
+_REST_OF_OUTBOX = f"""
 UPDATE choir_control.outbox AS o
 SET text = $2, files = NULL, buttons = NULL, detail = ''
 FROM choir_control.sessions AS s
-WHERE s.session_id = $1 AND o.dm = s.dm AND o.status IN ('delivered', 'undeliverable')
-  AND (o.session_id = $1 OR (o.session_id IS NULL AND o.at BETWEEN s.started_at AND s.ended_at))
-"""
+WHERE s.session_id = $1 AND o.dm = ANY({_DMS}) AND o.status IN ('delivered', 'undeliverable')
+  AND (o.session_id = $1 OR (o.session_id IS NULL AND {_was_served("o.dm", "o.at")}))
+"""  # noqa: S608 our own SQL
 _INBOX = "DELETE FROM choir_control.inbox WHERE session_id = $1"
 # Typed commands have no session. The rows stay, so that a repeated delivery is still recognised.
-_COMMANDS = """
+_COMMANDS = f"""
 UPDATE choir_control.inbox AS i SET text = '' FROM choir_control.sessions AS s
-WHERE s.session_id = $1 AND i.dm = s.dm AND i.session_id IS NULL AND i.closed_at IS NOT NULL
-  AND i.received_at BETWEEN s.started_at AND s.ended_at
-"""
+WHERE s.session_id = $1 AND i.dm = ANY({_DMS}) AND i.session_id IS NULL AND i.closed_at IS NOT NULL
+  AND {_was_served("i.dm", "i.received_at")}
+"""  # noqa: S608 our own SQL
 _FINISH = """
 WITH rest AS (
     SELECT 1 FROM choir_control.outbox

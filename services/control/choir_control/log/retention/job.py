@@ -64,6 +64,8 @@ class RetentionJob:
             await self._prune("inbox", keep, self._rows.prune_inbox)
             await self._prune("schedule_runs", keep, self._rows.prune_schedule_runs)
             await self._prune("schedules", keep, self._rows.prune_schedules)
+            deliveries = self._rows.prune_trigger_deliveries
+            await self._prune("trigger_deliveries", keep, deliveries)
         if config.retention.operations is not None:
             keep = timedelta(days=config.retention.operations)
             await self._prune("operations", keep, self._rows.prune_operations)

@@ -147,6 +147,16 @@ WITH old AS (
 )
 SELECT count(*) FROM gone
 """
+_TRIGGER_DELIVERIES = """
+WITH old AS (
+    SELECT delivery_id FROM choir_control.trigger_deliveries
+    WHERE ended_at < clock_timestamp() - $1::interval ORDER BY ended_at LIMIT $2
+), gone AS (
+    DELETE FROM choir_control.trigger_deliveries
+    WHERE delivery_id IN (SELECT delivery_id FROM old) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
 KEEP_NEWEST_CONFIGS = 20
 """Versions of config.json that always stay; the newest one is in force."""
 
@@ -196,6 +206,10 @@ class ExpiredRowStore:
     async def prune_schedules(self, keep: timedelta, limit: int) -> int:
         """Delete schedules that ended longer than `keep` ago and have no runs."""
         return await self._prune(_SCHEDULES, keep, limit)
+
+    async def prune_trigger_deliveries(self, keep: timedelta, limit: int) -> int:
+        """Delete deliveries of triggers that ended longer than `keep` ago."""
+        return await self._prune(_TRIGGER_DELIVERIES, keep, limit)
 
     async def _prune(self, sql: str, keep: timedelta, limit: int, *more: int) -> int:
         return int(await self._database.fetchval(sql, keep, limit, *more))

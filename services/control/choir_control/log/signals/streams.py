@@ -8,15 +8,15 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Protocol
 
 import structlog
 
-from choir_common.errors import ChoirError, RateLimited, Unavailable
+from choir_common.errors import RateLimited, Unavailable
 from choir_common.http.response_parser import ServerSentEvent
 from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, render_event
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.leases.store import Lease
+from choir_control.log.signals.file_fetches import FileFetches, MessageFileFetcher
 from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore, StoredSignal
@@ -27,13 +27,6 @@ PAGE = 200
 POLL_S = 1.0
 # An agent uses one stream; a reconnect may overlap with the old one.
 STREAMS_PER_SESSION = 4
-
-
-class MessageFileFetcher(Protocol):
-    """Service that fetches the files of users' messages."""
-
-    async def bring(self, lease: Lease, inbox_id: str) -> str:
-        """Fetch the files of a message; return its signal with their paths."""
 
 
 class SignalStreams:
@@ -87,58 +80,94 @@ class SignalStreams:
                 del self._streams[lease.session_id]
 
     async def _follow(self, lease: Lease, last_event_id: int) -> AsyncGenerator[bytes, None]:
-        cursor, quiet_since = last_event_id, asyncio.get_running_loop().time()
         dms = self._signal_locks.conversations_of(lease.dm)
         with self._notifier.listen(lease.session_id, *dms) as wakeup:
+            fetches = FileFetches(
+                lease,
+                store=self._store,
+                fetcher=self._file_fetcher,
+                signal_locks=self._signal_locks,
+                wakeup=wakeup,
+            )
             # Sent at once, so that the client sees that the stream is open.
             yield KEEPALIVE
-            # After a change of its conversations the agent opens the stream again.
-            while not self._closing and dms == self._signal_locks.conversations_of(lease.dm):
-                # Cleared before the read, so that a signal stored during it causes another read.
-                wakeup.clear()
-                page = await self._read_page(lease, cursor)
-                if page is None:
-                    return
-                for signal in page:
-                    body: str | None = signal.body
-                    if signal.to_fetch is not None:
-                        fetch_task = asyncio.create_task(self._fetch_files(lease, signal.to_fetch))
-                        async for piece in _while_waiting(fetch_task):
-                            yield piece
-                        body = await fetch_task
-                    if body is None:
-                        break  # later signals must not overtake it
-                    cursor = signal.seq
-                    yield render_event(ServerSentEvent(str(signal.seq), signal.kind, body))
-                now = asyncio.get_running_loop().time()
-                if page:
-                    quiet_since = now
-                if len(page) == PAGE or (page and cursor < page[-1].seq):
-                    continue  # there may be more, or one must be tried again
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.0, quiet_since + KEEPALIVE_S - now)):
-                        await wakeup.wait()
-                if not wakeup.is_set():
-                    quiet_since += KEEPALIVE_S
-                    yield KEEPALIVE
+            async with fetches:
+                pieces = self._pieces(lease, last_event_id, fetches, wakeup)
+                async with contextlib.aclosing(pieces):
+                    async for piece in pieces:
+                        yield piece
 
-    async def _fetch_files(self, lease: Lease, inbox_id: str) -> str | None:
-        """Return a message's signal with its files, or None if the fetch must be retried."""
+    async def _pieces(
+        self, lease: Lease, cursor: int, fetches: FileFetches, wakeup: asyncio.Event
+    ) -> AsyncGenerator[bytes, None]:
+        dms = self._signal_locks.conversations_of(lease.dm)
+        quiet_since = asyncio.get_running_loop().time()
+        knows_overtaken = cursor == 0
+        # After a change of its conversations the agent opens the stream again.
+        while not self._closing and dms == self._signal_locks.conversations_of(lease.dm):
+            # Cleared before the read, so that a signal stored during it causes another read.
+            wakeup.clear()
+            fetches.forget_finished()
+            if not knows_overtaken:
+                knows_overtaken = await self._fetch_overtaken(lease, cursor, fetches)
+                continue
+            page = await self._read_page(lease, cursor)
+            if page is None:
+                return
+            for signal in page:
+                cursor = signal.seq
+                if signal.is_delayed:
+                    fetches.begin(signal)
+                else:
+                    event = ServerSentEvent(str(signal.seq), signal.kind, signal.body)
+                    yield render_event(event)
+            now = asyncio.get_running_loop().time()
+            if page:
+                quiet_since = now
+            if len(page) == PAGE:
+                continue  # there may be more
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, quiet_since + KEEPALIVE_S - now)):
+                    await wakeup.wait()
+            if not wakeup.is_set():
+                quiet_since += KEEPALIVE_S
+                yield KEEPALIVE
+
+    async def _fetch_overtaken(
+        self, lease: Lease, last_event_id: int, fetches: FileFetches
+    ) -> bool:
+        """Take care of what an earlier stream passed by; return False to try again.
+
+        The files of messages are fetched. What waited for a message that was erased gets new numbers.
+        """
         try:
-            return await self._file_fetcher.bring(lease, inbox_id)
-        except ChoirError as error:
+            for orphan in await self._store.list_orphaned(
+                lease.session_id, lease.dm, last_event_id
+            ):
+                async with self._signal_locks.of(orphan.dm):
+                    await self._store.renumber(
+                        lease, orphan.dm, orphan.first, sent_through=last_event_id
+                    )
+            for signal in await self._store.list_overtaken(
+                lease.session_id, lease.dm, last_event_id
+            ):
+                fetches.begin(signal)
+        except Unavailable as error:
             log.warning(
-                "files not staged yet; retrying", session=lease.session_id, error=error.message
+                "signals wait for the database", session=lease.session_id, error=error.message
             )
             await asyncio.sleep(POLL_S)
-            return None
+            return False
+        return True
 
     async def _read_page(self, lease: Lease, cursor: int) -> list[StoredSignal] | None:
         """Return the next page; None if the epoch is over, an empty page without a database."""
         try:
             if not await self._authenticator.is_current(lease):
                 return None
-            return await self._store.list_pending(lease.session_id, lease.dm, cursor, PAGE)
+            page = await self._store.list_pending(lease.session_id, lease.dm, cursor, PAGE)
+            await self._store.mark_delayed(page)
+            return page
         except Unavailable as error:
             log.warning(
                 "signals wait for the database", session=lease.session_id, error=error.message
@@ -160,15 +189,3 @@ class SignalStreams:
             except Exception:  # outermost loop: retry
                 log.exception("signal poll failed")
             await asyncio.sleep(POLL_S)
-
-
-async def _while_waiting(work: asyncio.Task[str | None]) -> AsyncIterator[bytes]:
-    """Send keepalives until the task is done; cancel it if the stream ends first."""
-    try:
-        while not work.done():
-            await asyncio.wait({work}, timeout=KEEPALIVE_S)
-            if not work.done():
-                yield KEEPALIVE
-    finally:
-        # This has no effect on a task that is done.
-        work.cancel()

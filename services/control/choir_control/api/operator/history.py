@@ -1,0 +1,31 @@
+"""`/v1/dms/{dm}/history`: the messages of a conversation, of both sides, in pages and by search."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from choir_common.errors import NotFound
+from choir_common.http.routers import ServiceRouter
+from choir_common.wire.web import ConversationHistory
+from choir_control.api.operator.console import DmPath
+from choir_control.configuration.current import ConfigService
+from choir_control.conversations.history import ConversationHistoryReader
+
+
+def history_routes(history: ConversationHistoryReader, configuration: ConfigService) -> APIRouter:
+    """Return the router."""
+    router = ServiceRouter(prefix="/dms", tags=["console"])
+
+    @router.get("/{dm}/history")
+    async def read_history(
+        dm: DmPath,
+        before: Annotated[str | None, Query(max_length=64)] = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+        q: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")] = "",
+    ) -> ConversationHistory:
+        """Return the newest messages before a place, oldest first; with `q` those that contain a text."""
+        if dm not in configuration.current.config.dms:
+            raise NotFound(f"There is no DM {dm[:100]!r} in config.json.")
+        return await history.read(dm, before=before, limit=limit, query=q)
+
+    return router

@@ -1,0 +1,42 @@
+"""The commands `/link`, for the same person on another channel, and `/pair`, for unknown users."""
+
+from choir_control.conversations.commands.context import CommandContext
+from choir_control.conversations.commands.spec import CommandCall
+from choir_control.conversations.pairing.texts import (
+    format_decision,
+    format_removal,
+    format_waiting,
+)
+
+
+async def link(context: CommandContext, call: CommandCall) -> str:
+    """Return a code, or use the one that was typed."""
+    code = call.arguments.get("code")
+    if code is None:
+        new_code = context.people.create_code(call.dm)
+        return (
+            f"Type this in your other conversation within ten minutes: /link {new_code}. It works once. It "
+            "gives your rights to the user who types it, so show it to nobody."
+        )
+    person = await context.people.redeem_code(call.dm, code)
+    return f"This conversation is now {person.name}'s, with the role {person.role}."
+
+
+async def pair(context: CommandContext, call: CommandCall) -> str:
+    """List who waits, or allow the user of the code that was typed."""
+    code = call.arguments.get("code")
+    if code is None:
+        return format_waiting(await context.pairing.list_waiting())
+    view = await context.pairing.decide(code, allow=True, by=f"dm {call.dm}")
+    return format_decision(view, is_allowed=True)
+
+
+async def refuse_pairing(context: CommandContext, call: CommandCall) -> str:
+    """Refuse the user of a code."""
+    view = await context.pairing.decide(call.arguments["code"], allow=False, by=f"dm {call.dm}")
+    return format_decision(view, is_allowed=False)
+
+
+async def unpair(context: CommandContext, call: CommandCall) -> str:
+    """Take the conversation of a paired user back."""
+    return format_removal(await context.pairing.unpair(call.arguments["conversation"]))

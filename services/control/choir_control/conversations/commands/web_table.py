@@ -1,0 +1,39 @@
+"""The rows about the web page in the command table."""
+
+from choir_control.conversations.commands.spec import CommandScope, CommandSpec
+
+_SESSION = "/v1/web/session"
+
+WEB_COMMANDS = (
+    CommandSpec(
+        "Create a one-time link to the web page.",
+        CommandScope.OPERATOR,
+        choirctl="web link",
+        route="POST /v1/web/links",
+    ),
+    CommandSpec(
+        "List the browsers that are signed in.",
+        CommandScope.OPERATOR,
+        choirctl="web sessions",
+        route="GET /v1/web/sessions",
+    ),
+    CommandSpec(
+        "Sign a browser out.",
+        CommandScope.OPERATOR,
+        choirctl="web revoke",
+        route="DELETE /v1/web/sessions/{web_session_id}",
+    ),
+    CommandSpec("Sign in.", CommandScope.OPERATOR, route=f"POST {_SESSION}"),
+    CommandSpec("Show who is signed in.", CommandScope.OPERATOR, route=f"GET {_SESSION}"),
+    CommandSpec("Sign out.", CommandScope.OPERATOR, route=f"DELETE {_SESSION}"),
+    CommandSpec(
+        "Read both sides of a conversation.",
+        CommandScope.OPERATOR,
+        route="GET /v1/dms/{dm}/history",
+    ),
+    CommandSpec(
+        "Download a file that the user uploaded.",
+        CommandScope.OPERATOR,
+        route="GET /v1/dms/{dm}/files/{token}",
+    ),
+)

@@ -1,0 +1,129 @@
+"""History of a conversation: the messages of both sides in the order in which they were stored."""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import TypeAdapter
+
+from choir_common.errors import InvalidRequest
+from choir_common.postgres.pool import Database, Record
+from choir_common.wire.attachments import Attachment
+from choir_common.wire.web import ConversationHistory, HistoryEntry, UserMessageView
+from choir_control.conversations.outbox.store import OutboxStore
+
+CURSOR = re.compile(r"(\d{1,18})\.([01])\.(\d{1,18})")
+_ATTACHMENTS: TypeAdapter[tuple[Attachment, ...]] = TypeAdapter(tuple[Attachment, ...])
+
+# Both parts use an index by conversation; the newest `$5` of each are enough for the newest `$5` of both.
+_PAGE = """
+WITH incoming AS (
+    SELECT received_at AS at, 0 AS side, seq AS number FROM choir_control.inbox
+    WHERE dm = $1 AND (received_at, 0, seq) < ($2, $3, $4) AND ($6 = '' OR text ILIKE $6)
+      AND (text <> '' OR attachments IS NOT NULL)  -- not erased
+      AND update_id !~ '^(trigger|schedule):'  -- not said by the user
+    ORDER BY received_at DESC, seq DESC LIMIT $5
+), outgoing AS (
+    SELECT at, 1 AS side, outbox_id AS number FROM choir_control.outbox
+    WHERE dm = $1 AND edits IS NULL AND (at, 1, outbox_id) < ($2, $3, $4)
+      AND ($6 = '' OR text ILIKE $6)
+    ORDER BY at DESC, outbox_id DESC LIMIT $5
+)
+SELECT at, side, number FROM (SELECT * FROM incoming UNION ALL SELECT * FROM outgoing) AS both_sides
+ORDER BY at DESC, side DESC, number DESC LIMIT $5
+"""
+_INCOMING = """
+SELECT seq, inbox_id, message_id, text, received_at, attachments, edits,
+       answered_rev IS NOT NULL OR closed_at IS NOT NULL AS answered
+FROM choir_control.inbox WHERE seq = ANY($1)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The place of a message in a conversation."""
+
+    at: datetime
+    side: int
+    """0: from the user; 1: to the user."""
+    number: int
+
+    def cursor(self) -> str:
+        """Return it as text, for `before`."""
+        micros = int(self.at.timestamp()) * 1_000_000 + self.at.microsecond
+        return f"{micros}.{self.side}.{self.number}"
+
+
+class ConversationHistoryReader:
+    """Reader of both sides of a conversation."""
+
+    def __init__(self, database: Database, outbox: OutboxStore) -> None:
+        self._database = database
+        self._outbox = outbox
+
+    async def read(
+        self, dm: str, *, before: str | None, limit: int, query: str = ""
+    ) -> ConversationHistory:
+        """Return the newest messages before a cursor, with `query` those that contain it.
+
+        Raises InvalidRequest for an invalid cursor.
+        """
+        last = await self._outbox.read_newest_id(dm)
+        rows = await self._database.fetch(
+            _PAGE, dm, *_parse_cursor(before), limit + 1, _pattern_of(query)
+        )
+        places = [_Place(row["at"], row["side"], row["number"]) for row in rows[:limit]]
+        incoming = {
+            row["seq"]: row
+            for row in await self._database.fetch(
+                _INCOMING, [place.number for place in places if place.side == 0]
+            )
+        }
+        outgoing = await self._outbox.read_newest_versions(
+            [place.number for place in places if place.side == 1]
+        )
+        entries = tuple(
+            HistoryEntry(outgoing=outgoing[place.number])
+            if place.side == 1
+            else HistoryEntry(incoming=_user_message(incoming[place.number]))
+            for place in reversed(places)
+            # a message can be erased between the statements
+            if place.number in (outgoing if place.side == 1 else incoming)
+        )
+        earlier = places[-1].cursor() if len(rows) > limit else None
+        return ConversationHistory(entries=entries, earlier=earlier, last=last)
+
+
+def _parse_cursor(text: str | None) -> tuple[datetime, int, int]:
+    if text is None:
+        return datetime.fromisoformat("9999-12-31T00:00:00+00:00"), 2, 0
+    match = CURSOR.fullmatch(text)
+    if match is None:
+        raise InvalidRequest("before: must be `earlier` of another page.")
+    micros, side, number = (int(part) for part in match.groups())
+    try:
+        at = datetime.fromtimestamp(micros // 1_000_000).astimezone()
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidRequest("before: must be `earlier` of another page.") from error
+    return at.replace(microsecond=micros % 1_000_000), side, number
+
+
+def _pattern_of(query: str) -> str:
+    """Return the pattern of ILIKE that finds a text literally; empty for none."""
+    escaped = re.sub(r"([\\%_])", r"\\\1", query.strip())
+    return f"%{escaped}%" if escaped else ""
+
+
+def _user_message(row: Record) -> UserMessageView:
+    value = row["attachments"]
+    files = value if isinstance(value, str) else json.dumps(value or [])
+    return UserMessageView(
+        inbox_id=row["inbox_id"],
+        key=row["message_id"],
+        text=row["text"],
+        at=row["received_at"],
+        attachments=_ATTACHMENTS.validate_json(files),
+        edits=row["edits"],
+        answered=row["answered"],
+    )
