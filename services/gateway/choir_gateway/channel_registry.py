@@ -29,6 +29,8 @@ from choir_gateway.channels.interface import (
     ChannelFactory,
     ChannelSecrets,
     ConversationDirectory,
+    UserRecords,
+    VerifiedWebhook,
 )
 
 log = structlog.get_logger("choir.gateway")
@@ -92,7 +94,7 @@ class ChannelRegistry:
         Raises NotFound if the DM is not configured, and the errors of the channel.
         """
         binding = self._dm(message.dm)
-        return await self._channel(binding.gateway).deliver(message, binding.user_id)
+        return await self._channel(binding.gateway).deliver(message, binding.address)
 
     def open_file(
         self, gateway: str, ref: str
@@ -111,6 +113,34 @@ class ChannelRegistry:
         Raises NotFound for an unknown gateway, and the errors of the channel.
         """
         return await self._channel(gateway).take_update(body, headers)
+
+    def answer_challenge(self, gateway: str, query: Mapping[str, str]) -> str:
+        """Return the response to the verification of a gateway's webhook.
+
+        Raises NotFound if its messenger verifies none, and the errors of the channel.
+        """
+        channel = self._channel(gateway)
+        if not isinstance(channel, VerifiedWebhook):
+            raise NotFound(f"There is no webhook to verify on gateway {gateway[:64]!r}.")
+        return channel.answer_challenge(query)
+
+    async def erase_user(self, gateway: str, user_id: str) -> int:
+        """Erase what a channel has stored about a user; return the number of records.
+
+        Raises Unavailable if that cannot be done while the channel does not run.
+        """
+        if self._table is None:
+            raise Unavailable("The gateway is starting. Ask again in a moment.")
+        channel = self._channels.get(gateway)
+        if channel is None:
+            binding = self._gateways().get(gateway)
+            if binding is None or not binding.channel.keeps_user_records:
+                return 0
+            reason = self._missing.get(gateway, "It does not run.")
+            raise Unavailable(
+                f"The records of {gateway!r} about the user cannot be erased. {reason}"
+            )
+        return await channel.erase_user(user_id) if isinstance(channel, UserRecords) else 0
 
     def gateway_of(self, dm: str) -> str:
         """Return the gateway of a DM."""
@@ -155,7 +185,7 @@ class ChannelRegistry:
         dm = self._conversations.by_name.get(activity.dm)
         channel = self._channels.get(dm.gateway) if dm else None
         if dm is not None and channel is not None:
-            channel.show(activity, dm.user_id)
+            channel.show(activity, dm.address)
 
     def _channel(self, gateway: str) -> Channel:
         if gateway in self._missing:
@@ -166,8 +196,16 @@ class ChannelRegistry:
         return channel
 
     def _secrets(self, gateway: GatewayBinding) -> ChannelSecrets:
+        token = self._tokens.get(gateway.secret or "")
+        if (number := gateway.whatsapp) is not None:
+            return ChannelSecrets(
+                token,
+                self._tokens.get(number.app_secret),
+                verification=self._tokens.get(number.verify_secret),
+            )
         webhook = self._tokens.get(gateway.webhook.secret) if gateway.webhook else None
-        return ChannelSecrets(self._tokens.get(gateway.secret or ""), webhook)
+        app = self._tokens.get(gateway.app_secret) if gateway.app_secret else None
+        return ChannelSecrets(token, webhook, app)
 
     def _dm(self, name: str) -> DmBinding:
         if self._table is None:
@@ -230,9 +268,15 @@ class ChannelRegistry:
         absent = gateway.secret if needs_token else None
         if gateway.webhook is not None and secrets.webhook is None:
             absent = absent or gateway.webhook.secret
+        if gateway.app_secret is not None and secrets.app is None:
+            absent = absent or gateway.app_secret
+        if gateway.whatsapp is not None and secrets.webhook is None:
+            absent = absent or gateway.whatsapp.app_secret
+        if gateway.whatsapp is not None and secrets.verification is None:
+            absent = absent or gateway.whatsapp.verify_secret
         if needs_token or absent is not None:
             self._missing[gateway.name] = (
-                f"The bot {gateway.name!r} has no token or webhook secret: `choirctl secret set "
+                f"The bot {gateway.name!r} lacks a secret: `choirctl secret set "
                 f"{absent}`, then `choirctl secret apply`."
             )
             log.error("bot without a secret", gateway=gateway.name, secret=absent)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.http.routers import ServiceRouter
 from choir_common.redactor import Redactor
 from choir_common.wire.telegram import BotAccess, BotIdentity, BotMessages, ReadBotMessages
 from choir_gateway.channels.telegram.factory import TelegramInspectorFactory
@@ -15,7 +16,7 @@ M = TypeVar("M", bound=BotAccess)
 
 def bot_routes(inspectors: TelegramInspectorFactory, redactor: Redactor) -> APIRouter:
     """Return the router; `make_gateway_app` requires the gateway token."""
-    router = APIRouter(prefix="/v1/bots", tags=["channels"])
+    router = ServiceRouter(prefix="/v1/bots", tags=["channels"])
 
     async def parse(request: Request, model: type[M]) -> M:
         """Return the body; no log line can contain its token afterwards."""

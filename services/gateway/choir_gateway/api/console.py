@@ -5,6 +5,7 @@ Users reach them through control's endpoint, which forwards the requests.
 
 import mimetypes
 import os
+from collections.abc import AsyncIterator
 from typing import Annotated, Self, TypeVar
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from choir_common.errors import InvalidRequest
 from choir_common.http.responses import event_stream_response
+from choir_common.http.routers import ServiceRouter
 from choir_common.http.service_app import LargeBodyRoute
 from choir_common.wire.attachments import ANY_MIME, MAX_FILES, Attachment, AttachmentKind
 from choir_common.wire.messages import (
@@ -75,7 +77,7 @@ class ConsolePressRequest(WireModel):
 
 def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> APIRouter:
     """Return the router."""
-    router = APIRouter(prefix="/v1/dms/{dm}", tags=["console"])
+    router = ServiceRouter(prefix="/v1/dms/{dm}", tags=["console"])
 
     @router.post("/messages", status_code=202)
     async def say(dm: str, request: Request) -> InboundAccepted:
@@ -138,6 +140,14 @@ def _add_files(router: APIRouter, registry: ChannelRegistry, console: ConsoleCha
         )
         return await console.spool.store_upload(dm, attachment, request.stream())
 
+    @router.get("/files/{token}")
+    async def get_upload(dm: str, token: str) -> StreamingResponse:
+        """Return a file that the user uploaded, while it is stored here."""
+        registry.require_console_dm(dm)
+        ref = f"{dm}/{token}"
+        attachment = await console.spool.read_description(dm, ref)
+        return _download(attachment.name, await console.spool.open_upload(ref))
+
     @router.get("/messages/{outbox_id}/files/{ref}")
     async def get_file(dm: str, outbox_id: int, ref: str) -> StreamingResponse:
         """Return a file of a message, as the agent sent it."""
@@ -145,13 +155,19 @@ def _add_files(router: APIRouter, registry: ChannelRegistry, console: ConsoleCha
         if not 0 < outbox_id <= MAX_ID:
             raise InvalidRequest("There is no such message.")
         attachment, pieces = await console.open_sent_file(dm, outbox_id, ref)
-        return StreamingResponse(
-            pieces,
-            media_type=ANY_MIME,
-            headers={
-                "Content-Disposition": f"attachment; filename*=UTF-8''{quote(attachment.name, safe='')}"
-            },
-        )
+        return _download(attachment.name, pieces)
+
+
+def _download(name: str, pieces: AsyncIterator[bytes]) -> StreamingResponse:
+    """Return the response that a browser saves as a file, and never shows as a page."""
+    return StreamingResponse(
+        pieces,
+        media_type=ANY_MIME,
+        headers={
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
 
 
 def large_body_routes(most: int) -> tuple[LargeBodyRoute, ...]:

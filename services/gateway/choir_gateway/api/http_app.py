@@ -10,13 +10,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import ValidationError
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import InvalidRequest, NotFound, Unauthorized
-from choir_common.http.openapi import GATEWAY_TOKEN, WEBHOOK_SECRET, WEBHOOK_SIGNATURE
+from choir_common.http.openapi import (
+    GATEWAY_TOKEN,
+    META_SIGNATURE,
+    WEBHOOK_SECRET,
+    WEBHOOK_SIGNATURE,
+)
+from choir_common.http.routers import ServiceRouter
 from choir_common.http.service_app import LargeBodyRoute, make_service_app
 from choir_common.redactor import Redactor
 from choir_common.wire.config_api import BotTokens
@@ -26,16 +32,20 @@ from choir_common.wire.operator import ComponentStatus
 from choir_gateway import VERSION
 from choir_gateway.api.bots import bot_routes
 from choir_gateway.api.console import large_body_routes, make_console_router
+from choir_gateway.api.web import make_web_router
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
 from choir_gateway.channels.telegram.factory import TelegramInspectorFactory
 from choir_gateway.channels.webhook.payloads import UpdateAnswer
 from choir_gateway.control_files import ControlFileClient
+from choir_gateway.web.assets import WebAssets
 
 # The limit of a message (100,000 characters) as UTF-8, with JSON around it.
 MAX_BODY_BYTES = 512 * 1024
 # A message with files, which are in base64. The signature is known to be valid only when all was read.
 MAX_WEBHOOK_BYTES = 8_000_000
+# Meta sends at most 3 MB.
+MAX_WHATSAPP_BYTES = 3 * 1024 * 1024
 WEBHOOK_TIMEOUT_S = 60.0
 OCTETS = "application/octet-stream"
 
@@ -64,8 +74,11 @@ def make_bus_endpoints(registry: ChannelRegistry, console: ConsoleChannel) -> Se
         return await registry.deliver(message)
 
     async def erase(request: EraseDmFiles) -> DmFilesErased:
-        # Only the console keeps files: other channels leave them with their messenger.
-        return DmFilesErased(files=await console.spool.erase_dm(request.dm))
+        # Channels store files of a DM in the console's spool.
+        records = 0
+        if request.user_id:
+            records = await registry.erase_user(request.gateway, request.user_id)
+        return DmFilesErased(files=await console.spool.erase_dm(request.dm), records=records)
 
     return (
         Endpoint(subjects.deliver_message(), OutboundMessage, deliver),
@@ -95,6 +108,7 @@ def make_gateway_app(
         large_bodies=(
             *large_body_routes(console.spool.limits.file_bytes),
             LargeBodyRoute("POST", r"/webhook/[^/]+", MAX_WEBHOOK_BYTES, WEBHOOK_TIMEOUT_S),
+            LargeBodyRoute("POST", r"/whatsapp/[^/]+", MAX_WHATSAPP_BYTES, WEBHOOK_TIMEOUT_S),
         ),
     )
     token_scheme = Depends(GATEWAY_TOKEN)
@@ -102,6 +116,9 @@ def make_gateway_app(
     app.include_router(
         make_console_router(registry, console),
         dependencies=[Depends(_admit(console_token)), token_scheme],
+    )
+    app.include_router(
+        make_web_router(WebAssets()), dependencies=[Depends(_admit(console_token)), token_scheme]
     )
     app.include_router(_token_routes(token_receiver), dependencies=for_control)
     app.include_router(_file_routes(registry), dependencies=for_control)
@@ -113,7 +130,7 @@ def make_gateway_app(
 
 
 def _token_routes(receiver: TokenReceiver) -> APIRouter:
-    router = APIRouter(prefix="/v1/channels", tags=["channels"])
+    router = ServiceRouter(prefix="/v1/channels", tags=["channels"])
 
     @router.put("/tokens", status_code=204)
     async def take_tokens(request: Request) -> None:
@@ -131,7 +148,7 @@ def _token_routes(receiver: TokenReceiver) -> APIRouter:
 
 def _file_routes(registry: ChannelRegistry) -> APIRouter:
     """Return the file router for control; `make_gateway_app` requires the gateway token."""
-    router = APIRouter(tags=["channels"])
+    router = ServiceRouter(tags=["channels"])
 
     @router.get("/v1/files/{gateway}", response_class=StreamingResponse)
     async def get_file(
@@ -149,11 +166,23 @@ def _file_routes(registry: ChannelRegistry) -> APIRouter:
 
 def _webhook_routes(registry: ChannelRegistry) -> APIRouter:
     """Return the router of the webhooks: the only one open to strangers, protected by secrets."""
-    router = APIRouter(tags=["webhooks"])
+    router = ServiceRouter(tags=["webhooks"])
 
     @router.post("/telegram/{gateway}", dependencies=[Depends(WEBHOOK_SECRET)])
     async def take_telegram_update(gateway: str, request: Request) -> Response:
         """Store an update. It is durable when this returns 200; otherwise Telegram repeats it."""
+        await registry.store_update(gateway, await request.body(), request.headers)
+        return Response()
+
+    @router.get("/whatsapp/{gateway}", response_class=PlainTextResponse)
+    async def verify_whatsapp_webhook(gateway: str, request: Request) -> PlainTextResponse:
+        """Answer Meta's verification of the address, which `hub.verify_token` proves to be Meta's."""
+        answer = registry.answer_challenge(gateway, request.query_params)
+        return PlainTextResponse(answer, headers={"X-Content-Type-Options": "nosniff"})
+
+    @router.post("/whatsapp/{gateway}", dependencies=[Depends(META_SIGNATURE)])
+    async def take_whatsapp_update(gateway: str, request: Request) -> Response:
+        """Store an update. It is durable when this returns 200; otherwise Meta repeats it."""
         await registry.store_update(gateway, await request.body(), request.headers)
         return Response()
 

@@ -7,7 +7,7 @@ memory, and a call that is retried sends it again.
 
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import IO
 
 import httpx2
@@ -31,17 +31,23 @@ class RefusedError(Exception):
 
 @contextlib.asynccontextmanager
 async def stream_file(
-    client: httpx2.AsyncClient, address: str, messenger: str
+    client: httpx2.AsyncClient,
+    address: str,
+    messenger: str,
+    *,
+    headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Yield the bytes of the file at an address of the messenger.
+    """Yield the bytes of the file at an address of the messenger; redirects are not followed.
 
     Raises NotFound if the messenger no longer has it, Unavailable.
     """
     try:
-        async with client.stream("GET", address, timeout=DOWNLOAD_READ_TIMEOUT_S) as answer:
+        async with client.stream(
+            "GET", address, headers=headers, timeout=DOWNLOAD_READ_TIMEOUT_S
+        ) as answer:
             if answer.status_code == httpx2.codes.NOT_FOUND:
                 raise NotFound(f"{messenger} no longer has this file.")
-            if answer.is_error:
+            if not answer.is_success:
                 raise Unavailable(
                     f"{messenger} returned status {answer.status_code} instead of the file."
                 )

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.messages import (
@@ -56,6 +56,30 @@ class ChannelSecrets:
 
     token: str | None = field(default=None, repr=False)
     webhook: str | None = field(default=None, repr=False)
+    app: str | None = field(default=None, repr=False)
+    verification: str | None = field(default=None, repr=False)
+    """What a messenger sends to verify the address of its webhook."""
+
+
+@runtime_checkable
+class VerifiedWebhook(Protocol):
+    """A channel whose messenger verifies the address of its webhook before it sends updates."""
+
+    def answer_challenge(self, query: Mapping[str, str]) -> str:
+        """Return the text that proves to the messenger that the address is Choir's.
+
+        Raises Unauthorized for a wrong token, InvalidRequest.
+        """
+        ...
+
+
+@runtime_checkable
+class UserRecords(Protocol):
+    """A channel that stores something about its users, beside the files of their conversations."""
+
+    async def erase_user(self, user_id: str) -> int:
+        """Erase what is stored about a user; return the number of records. Raises Unavailable."""
+        ...
 
 
 class ChannelFactory(Protocol):
@@ -101,6 +125,26 @@ class ConversationDirectory:
     def find(self, gateway: str, user_id: str) -> DmBinding | None:
         """Return the DM of a user on a gateway, or None for a stranger."""
         for dm in self.by_name.values():
-            if dm.gateway == gateway and dm.user_id == user_id:
+            if dm.gateway == gateway and dm.user_id and dm.user_id == user_id:
                 return dm
         return None
+
+    def find_group(self, gateway: str, chat_id: str, topic: str = "") -> DmBinding | None:
+        """Return the DM of a group's topic, or else that of the group; None for others."""
+        of_chat = {
+            dm.topic: dm
+            for dm in self.by_name.values()
+            if dm.gateway == gateway and dm.chat_id and dm.chat_id == chat_id
+        }
+        return of_chat.get(topic) or of_chat.get("")
+
+    def is_group(self, gateway: str, chat_id: str) -> bool:
+        """Return whether a chat, or a topic of it, is a configured group."""
+        return any(
+            dm.gateway == gateway and dm.chat_id and dm.chat_id == chat_id
+            for dm in self.by_name.values()
+        )
+
+    def has_groups(self, gateway: str) -> bool:
+        """Return whether a gateway serves groups."""
+        return any(dm.gateway == gateway and dm.chat_id for dm in self.by_name.values())

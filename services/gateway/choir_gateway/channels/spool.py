@@ -2,7 +2,7 @@
 
 Called by `channel`. A file belongs to its DM: `in/<dm>/<token>`, with its description in a second file,
 and `out/<dm>/<outbox id>/<ref>`. Old files are deleted when new ones arrive. A full spool rejects
-uploads, and drops the oldest files of agents.
+uploads, and drops the oldest files of agents. Channels' own files about a DM are in `channels/<dm>/`.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ CHUNK_BYTES = 64 * 1024
 TOKEN_BYTES = 16
 DESCRIPTION_SUFFIX = ".json"
 PARTIAL_SUFFIX = ".part"
+OWN_FILES = "channels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +90,23 @@ class FileSpool:
         """Return the bytes of an agent's file; raises NotFound if it is not here."""
         return await _opened(self._brought(dm, outbox_id, ref))
 
+    def own_file_path(self, dm: str, name: str) -> Path:
+        """Return the path of a channel's own file about a DM.
+
+        It has no age limit, is not counted, and is erased with the other files of the DM. The channel creates
+        the directory. Raises NotFound for a name of a DM that is no file name.
+        """
+        if not (_plain(dm) and _plain(name)):
+            raise NotFound("There is no such file.")
+        return self._root / OWN_FILES / dm / name
+
     async def erase_dm(self, dm: str) -> int:
         """Delete all files of a DM; return how many there were."""
         return await asyncio.to_thread(self._erase_dm, dm) if _plain(dm) else 0
 
     def _erase_dm(self, dm: str) -> int:
         count = 0
-        for way in ("in", "out"):
+        for way in ("in", "out", OWN_FILES):
             folder = self._root / way / dm
             count += sum(len(names) for _, _, names in os.walk(folder))
             shutil.rmtree(folder, ignore_errors=True)
@@ -136,7 +147,9 @@ class FileSpool:
 
     def _files(self) -> Iterator[tuple[float, int, Path]]:
         """Yield the modification time, the size and the path of each file."""
-        for folder, _, names in os.walk(self._root):
+        for folder, subfolders, names in os.walk(self._root):
+            if Path(folder) == self._root and OWN_FILES in subfolders:
+                subfolders.remove(OWN_FILES)
             for name in names:
                 path = Path(folder) / name
                 try:

@@ -29,6 +29,10 @@ BAD_LOGIN_TEXT = (
     "Discord refuses the bot's token. Reset it in the Discord Developer Portal (Bot > Reset Token), then "
     "`choirctl secret set` it and `choirctl secret apply`."
 )
+NO_CONTENT_TEXT = (
+    "Discord refuses the bot the text of all messages. Switch on the Message Content Intent in the Discord "
+    'Developer Portal (Bot), or remove "answers": "all" from its groups.'
+)
 NETWORK_ERRORS = (discord.DiscordException, aiohttp.ClientError, OSError)
 """What the library raises for a call or a connection that failed."""
 # Of a ban by Discord's proxy, which names no time.
@@ -92,6 +96,8 @@ def describe_error(error: Exception) -> str:
             return BAD_LOGIN_TEXT
         case discord.ConnectionClosed(code=4004):
             return BAD_LOGIN_TEXT
+        case discord.ConnectionClosed(code=4014):
+            return NO_CONTENT_TEXT
         case discord.ConnectionClosed():
             return f"Discord closed the connection with code {error.code}."
         case discord.HTTPException():

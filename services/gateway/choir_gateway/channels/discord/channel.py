@@ -1,4 +1,4 @@
-"""One Discord bot: receives direct messages, sends messages and files."""
+"""One Discord bot: receives messages, sends messages and files."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -14,16 +14,20 @@ from choir_common.http.client import make_client
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
-from choir_gateway.channels.discord.activity import DiscordActivityDisplay
+from choir_gateway.channels.activity import ActivityDisplay
+from choir_gateway.channels.delivery import MultipartSender
+from choir_gateway.channels.discord.activity import DiscordActivityCalls
 from choir_gateway.channels.discord.client import PUBLIC_API, DiscordClient
 from choir_gateway.channels.discord.connection import GatewayConnection
 from choir_gateway.channels.discord.files import download_file
-from choir_gateway.channels.discord.message_calls import MessageCalls
+from choir_gateway.channels.discord.message_calls import DiscordMessageCalls
+from choir_gateway.channels.discord.places import is_address
 from choir_gateway.channels.discord.read_marks import ReadMarkStore
-from choir_gateway.channels.discord.receiver import MessageReceiver
-from choir_gateway.channels.discord.sender import DiscordSender
+from choir_gateway.channels.discord.receiver import DiscordMessageReceiver
+from choir_gateway.channels.discord.sender import DiscordPartSender
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
+from choir_gateway.channels.strangers import StrangerReplies
 
 HEARTBEAT_TIMEOUT_S = 60.0
 """A connection that was silent for so long is dead; Discord answers a heartbeat every 41 s."""
@@ -47,17 +51,21 @@ class DiscordChannel:
         self._name = gateway.name
         self._client = client
         self._downloads = downloads
-        calls = MessageCalls(client)
-        self._sender = DiscordSender(calls, control=control, files=files)
-        self._notes = NoteQueue(self._sender)
-        self._activity = DiscordActivityDisplay(calls, control, gateway.name)
-        self._connection = GatewayConnection(client, token, gateway.name)
-        self._receiver = MessageReceiver(
+        calls = DiscordMessageCalls(client, gateway.name, conversations)
+        self._delivery = MultipartSender(DiscordPartSender(calls, files), control)
+        self._notes = NoteQueue(self._delivery)
+        self._strangers = StrangerReplies(gateway, control=control, notes=self._notes)
+        self._activity = ActivityDisplay(DiscordActivityCalls(calls, gateway.name), control)
+        self._connection = GatewayConnection(
+            client, token, gateway=gateway.name, conversations=conversations
+        )
+        self._receiver = DiscordMessageReceiver(
             client,
             gateway.name,
             control=control,
             conversations=conversations,
             notes=self._notes,
+            strangers=self._strangers,
             marks=marks,
         )
         for handler in (
@@ -75,15 +83,16 @@ class DiscordChannel:
             tasks.create_task(self._receiver.run())
             tasks.create_task(self._activity.run())
             tasks.create_task(self._notes.run())
+            tasks.create_task(self._strangers.run())
             tasks.create_task(self._connection.run(self._receiver))
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:
-        """Send a message with its files to a user; raises as DiscordSender.deliver does."""
-        return await self._sender.deliver(message, user_id)
+        """Send a message with its files to a user or a channel; raises as MultipartSender.deliver does."""
+        return await self._delivery.deliver(message, user_id)
 
     def show(self, activity: DmActivity, user_id: str) -> None:
         """Show an agent's activity; returns at once."""
-        if user_id.isdecimal():
+        if is_address(user_id):
             self._activity.show(activity, user_id)
 
     def open_file(self, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:

@@ -37,12 +37,11 @@ class AddressedHttpClient(HTTPClient):
 
 
 class DiscordClient(discord.Client):
-    """A bot that receives direct messages, without a cache of messages."""
+    """A bot without a cache of messages and members."""
 
     def __init__(self, api_url: str, heartbeat_timeout_s: float) -> None:
         self._api_url = api_url
         super().__init__(
-            # The content of direct messages needs no privileged intent.
             intents=discord.Intents(dm_messages=True),
             max_messages=None,
             member_cache_flags=discord.MemberCacheFlags.none(),
@@ -57,6 +56,10 @@ class DiscordClient(discord.Client):
         http.set_address(self._api_url)
         self.http = http
         return super()._get_state(**options)
+
+    def use_intents(self, intents: discord.Intents) -> None:
+        """Ask for these events when the next session starts."""
+        self._connection._intents = intents
 
     async def call(
         self,

@@ -16,6 +16,8 @@ from discord.gateway import DiscordWebSocket, ReconnectWebSocket
 from choir_common.backoff import Backoff
 from choir_gateway.channels.discord.api_call import NETWORK_ERRORS, describe_error
 from choir_gateway.channels.discord.client import DiscordClient
+from choir_gateway.channels.discord.intents import find_intents
+from choir_gateway.channels.interface import ConversationDirectory
 
 log = structlog.get_logger("choir.gateway.discord")
 
@@ -30,7 +32,7 @@ MAX_RESUMES = 3
 Step = Callable[[], Awaitable[None]]
 
 
-class EventReceiver(Protocol):
+class DiscordEventReceiver(Protocol):
     """The receiver of what the connection yields."""
 
     async def prepare(self) -> None:
@@ -41,10 +43,18 @@ class EventReceiver(Protocol):
 class GatewayConnection:
     """Connection of one bot, which stays logged in while the gateway is away."""
 
-    def __init__(self, client: DiscordClient, token: str, gateway: str) -> None:
+    def __init__(
+        self,
+        client: DiscordClient,
+        token: str,
+        *,
+        gateway: str,
+        conversations: ConversationDirectory,
+    ) -> None:
         self._client = client
         self._token = token
         self._gateway = gateway
+        self._conversations = conversations
         self._socket: DiscordWebSocket | None = None
         self._backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
         self._failures = 0
@@ -57,7 +67,7 @@ class GatewayConnection:
         self._failures = 0
         self._backoff.reset()
 
-    async def run(self, receiver: EventReceiver) -> None:
+    async def run(self, receiver: DiscordEventReceiver) -> None:
         """Receive events until cancelled."""
         try:
             await self._repeat_until_done(self._log_in)
@@ -95,8 +105,12 @@ class GatewayConnection:
         """Follow one connection to its end, and wait before the next one."""
         try:
             self._socket = await asyncio.wait_for(self._connect(), CONNECT_TIMEOUT_S)
-            while True:
+            # A heartbeat is answered, and ends the wait for an event, every 41 s.
+            while self._client.intents == self._find_intents():
                 await self._socket.poll_event()
+            log.info("new session for other conversations", gateway=self._gateway)
+            await self._close_socket()
+            self._socket = None
         except ReconnectWebSocket as request:
             log.info("discord asks for a new connection", gateway=self._gateway, how=request.op)
             await self._close_socket()
@@ -133,10 +147,14 @@ class GatewayConnection:
                 sequence=last.sequence,
                 resume=True,
             )
+        self._client.use_intents(self._find_intents())
         _, url, _ = await self._client.http.get_bot_gateway()
         return await DiscordWebSocket.from_client(
             self._client, gateway=yarl.URL(url), initial=self._failures == 0
         )
+
+    def _find_intents(self) -> discord.Intents:
+        return find_intents(self._gateway, self._conversations)
 
     async def _close_socket(self) -> None:
         """Close the connection but keep its session for RESUME: code 1000 would end the session."""

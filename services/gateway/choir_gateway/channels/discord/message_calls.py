@@ -5,7 +5,6 @@ fetch an address to preview it, without a click.
 """
 
 import hashlib
-from datetime import datetime
 from typing import IO, Any
 
 import discord
@@ -14,7 +13,8 @@ from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import Button
 from choir_gateway.channels.discord.api_call import call_discord
 from choir_gateway.channels.discord.client import DiscordClient
-from choir_gateway.channels.discord.parts import MessagePart
+from choir_gateway.channels.discord.parts import DiscordMessagePart
+from choir_gateway.channels.interface import ConversationDirectory
 
 SUPPRESS_EMBEDS = 1 << 2
 SUPPRESS_NOTIFICATIONS = 1 << 12
@@ -26,32 +26,26 @@ MESSAGES = "/channels/{channel_id}/messages"
 MESSAGE = "/channels/{channel_id}/messages/{message_id}"
 
 
-def make_nonce(gateway: str, outbox_id: int, at: datetime, part: int) -> str:
-    """Return the key by which Discord recognises a repeated part for a few minutes: at most 25 characters."""
-    # The time is part of the key: a restored database assigns ids a second time.
-    return _hash(gateway, str(outbox_id), at.isoformat(), str(part))
+def make_card_nonce(gateway: str, key: str) -> str:
+    """Return the key by which Discord recognises a card's repeated message: at most 25 characters."""
+    return hashlib.blake2s(f"{gateway}\0{key}".encode(), digest_size=12).hexdigest()
 
 
-def make_card_nonce(gateway: str, user_id: str, card_id: str, earlier: str | None) -> str:
-    """Return the key of a card's message; `earlier` is its message that was deleted."""
-    return _hash(gateway, user_id, card_id, earlier or "")
+class DiscordMessageCalls:
+    """Calls of one bot that write into its conversations; `address` is that of a user or a channel."""
 
-
-def _hash(*key: str) -> str:
-    return hashlib.blake2s("\0".join(key).encode(), digest_size=12).hexdigest()
-
-
-class MessageCalls:
-    """Calls of one bot that write into its direct messages."""
-
-    def __init__(self, client: DiscordClient) -> None:
+    def __init__(
+        self, client: DiscordClient, gateway: str, conversations: ConversationDirectory
+    ) -> None:
         self._client = client
+        self._gateway = gateway
+        self._conversations = conversations
         self._channels: dict[str, str] = {}
 
     async def send(
         self,
-        user_id: str,
-        part: MessagePart,
+        address: str,
+        part: DiscordMessagePart,
         *,
         deadline: float,
         nonce: str | None = None,
@@ -60,7 +54,7 @@ class MessageCalls:
         is_silent: bool = False,
     ) -> str:
         """Send a part and return the id of its message; raises as `call_discord`."""
-        channel_id = await self._open_channel(user_id, deadline)
+        channel_id = await self._open_channel(address, deadline)
         flags = SUPPRESS_EMBEDS | (SUPPRESS_NOTIFICATIONS if is_silent else 0)
         body = {**_body(part), "flags": flags}
         if nonce is not None:
@@ -88,10 +82,10 @@ class MessageCalls:
         return str(sent["id"])
 
     async def edit(
-        self, user_id: str, message_id: str, part: MessagePart, *, deadline: float
+        self, address: str, message_id: str, part: DiscordMessagePart, *, deadline: float
     ) -> None:
         """Replace the text and the buttons of a message; raises as `call_discord`."""
-        channel_id = await self._open_channel(user_id, deadline)
+        channel_id = await self._open_channel(address, deadline)
         body = {**_body(part), "components": _rows(part.buttons), "flags": SUPPRESS_EMBEDS}
         await call_discord(
             lambda: self._client.call(
@@ -100,22 +94,25 @@ class MessageCalls:
             deadline,
         )
 
-    async def show_typing(self, user_id: str, *, deadline: float) -> None:
+    async def show_typing(self, address: str, *, deadline: float) -> None:
         """Show for ten seconds that the bot is typing; raises as `call_discord`."""
-        channel_id = await self._open_channel(user_id, deadline)
+        channel_id = await self._open_channel(address, deadline)
         path = "/channels/{channel_id}/typing"
         await call_discord(lambda: self._client.call("POST", path, channel_id=channel_id), deadline)
 
-    async def _open_channel(self, user_id: str, deadline: float) -> str:
-        """Return the id of the user's direct messages; it never changes."""
+    async def _open_channel(self, address: str, deadline: float) -> str:
+        """Return the id of a channel or thread, or of the user's direct messages, which never changes."""
         if not self._client.http.token:
             raise Unavailable("The bot has not logged in to Discord yet.")
-        if user_id not in self._channels:
-            channel = await self._create_channel(user_id, deadline)
+        channel_id, _, thread_id = address.partition("/")
+        if thread_id or self._conversations.find_group(self._gateway, channel_id) is not None:
+            return thread_id or channel_id
+        if address not in self._channels:
+            channel = await self._create_channel(address, deadline)
             if len(self._channels) >= MAX_CHANNELS:
                 self._channels.clear()
-            self._channels[user_id] = str(channel["id"])
-        return self._channels[user_id]
+            self._channels[address] = str(channel["id"])
+        return self._channels[address]
 
     async def _create_channel(self, user_id: str, deadline: float) -> Any:
         path, body = "/users/@me/channels", {"recipient_id": user_id}
@@ -126,7 +123,7 @@ class MessageCalls:
             raise Unavailable(error.message) from error
 
 
-def _body(part: MessagePart) -> dict[str, Any]:
+def _body(part: DiscordMessagePart) -> dict[str, Any]:
     body: dict[str, Any] = {
         "content": part.text,
         "allowed_mentions": {"parse": [], "replied_user": False},

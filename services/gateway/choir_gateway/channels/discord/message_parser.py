@@ -1,4 +1,4 @@
-"""Parsing of Discord's messages and presses of configured users. Pure; called by `receiver`."""
+"""Parsing of Discord's messages and presses in configured conversations. Pure; called by `receiver`."""
 
 from collections.abc import Iterator
 
@@ -8,35 +8,47 @@ from choir_common.wire.attachments import ANY_MIME, MAX_FILES, Attachment, Attac
 from choir_common.wire.messages import (
     MAX_QUOTE,
     ButtonPress,
-    DmBinding,
     InboundMessage,
     QuotedMessage,
 )
+from choir_gateway.channels.discord.group_messages import read_server_message
+from choir_gateway.channels.discord.places import DiscordPlace
 
 MAX_NAME = 255
 USER_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 
 
 def parse_message(
-    message: discord.Message, gateway: str, dm: DmBinding, *, is_edit: bool
+    message: discord.Message, gateway: str, place: DiscordPlace, *, me: int, is_edit: bool
 ) -> InboundMessage | None:
-    """Return the content of a user's message; None for Discord's own notices, such as calls and pins."""
+    """Return the content of a message; None for what is not for the agent, and for Discord's own notices.
+
+    Those are such as calls and pins. `me` is the bot's user id, by which messages in servers are addressed.
+    """
     if message.type not in USER_TYPES:
         return None
+    text, author = message.content, None
+    if place.is_group:
+        server_message = read_server_message(message, place.dm, me)
+        if server_message is None:
+            return None
+        text, author = server_message.text, server_message.author
     attachments = tuple(_attachments(message))
-    text = _text(message)
-    message_id = str(message.id)
+    text = _add_forwarded(text, message)
+    unique_id = str(message.id)
+    message_id = f"{place.thread_id}/{unique_id}" if place.thread_id else unique_id
     sent_at = message.edited_at if is_edit and message.edited_at else message.created_at
     return InboundMessage(
         gateway=gateway,
-        dm=dm.name,
-        update_id=f"{message_id}:{edit_time_ms(message)}" if is_edit else message_id,
+        dm=place.dm.name,
+        update_id=f"{unique_id}:{edit_time_ms(message)}" if is_edit else unique_id,
         text=text if text or attachments else _describe_other(message),
         sent_at=sent_at,
         attachments=attachments,
         message_id=message_id,
         edits=message_id if is_edit else None,
         reply_to=_quoted(message),
+        author=author,
     )
 
 
@@ -63,9 +75,9 @@ def edit_time_ms(message: discord.Message) -> int:
     return int(message.edited_at.timestamp() * 1000) if message.edited_at else 0
 
 
-def _text(message: discord.Message) -> str:
+def _add_forwarded(text: str, message: discord.Message) -> str:
     forwarded = [f"[Forwarded] {it.content}" for it in message.message_snapshots if it.content]
-    return "\n".join(filter(None, [message.content, *forwarded]))
+    return "\n".join(filter(None, [text, *forwarded]))
 
 
 def _attachments(message: discord.Message) -> Iterator[Attachment]:

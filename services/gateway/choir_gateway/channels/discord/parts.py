@@ -14,7 +14,7 @@ TEXT_LIMIT = LIMIT - len(REPEATED_LABEL) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class MessagePart:
+class DiscordMessagePart:
     """A message on Discord: a text, a file, or a file below a text."""
 
     text: str
@@ -22,29 +22,29 @@ class MessagePart:
     file: Attachment | None = None
 
 
-def split_message(message: OutboundMessage) -> Sequence[MessagePart]:
+def split_message(message: OutboundMessage) -> Sequence[DiscordMessagePart]:
     """Return the parts of a message in order: texts, then files; a single file stays with a short text."""
     texts = split_markdown(_styled(message), TEXT_LIMIT)
     files = message.attachments
     if len(texts) == 1 and len(files) == 1 and message.edits is None:
-        return (MessagePart(texts[0], message.buttons, files[0]),)
-    parts = [MessagePart(text) for text in texts]
+        return (DiscordMessagePart(texts[0], message.buttons, files[0]),)
+    parts = [DiscordMessagePart(text) for text in texts]
     if parts and message.buttons:
         parts[-1] = replace(parts[-1], buttons=message.buttons)
-    return (*parts, *(MessagePart("", file=file) for file in files))
+    return (*parts, *(DiscordMessagePart("", file=file) for file in files))
 
 
-def split_note(text: str) -> Sequence[MessagePart]:
+def split_note(text: str) -> Sequence[DiscordMessagePart]:
     """Return the parts of a note of Choir itself."""
-    return [MessagePart(part) for part in split_markdown(make_own(text), TEXT_LIMIT)]
+    return [DiscordMessagePart(part) for part in split_markdown(make_own(text), TEXT_LIMIT)]
 
 
-def make_card_part(text: str) -> MessagePart:
+def make_card_part(text: str) -> DiscordMessagePart:
     """Return the message of a progress card; what does not fit is left out."""
-    return MessagePart(split_markdown(make_plain(text))[0])
+    return DiscordMessagePart(split_markdown(make_plain(text))[0])
 
 
-def label_repeated(part: MessagePart) -> MessagePart:
+def label_repeated(part: DiscordMessagePart) -> DiscordMessagePart:
     """Return the part with a note that the user may have received it before."""
     # A quotation is one only at the beginning of a line.
     gap = "\n" if part.text.startswith(">") else " "

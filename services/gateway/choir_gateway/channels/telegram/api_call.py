@@ -1,7 +1,7 @@
 """Execution of Telegram API calls that send something: rate limits, and the interpretation of errors.
 
-The limits are 30 messages a second per bot and one a second per chat, with short bursts. Callers also
-handle a 429 response, which may arrive nevertheless.
+The limits are 30 messages a second per bot, one a second per chat, with short bursts, and 20 a minute per
+group. Callers also handle a 429 response, which may arrive nevertheless.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from aiolimiter import AsyncLimiter
 from telegram import LinkPreviewOptions, Message
 from telegram.error import (
     BadRequest,
+    ChatMigrated,
     Conflict,
     Forbidden,
     InvalidToken,
@@ -27,6 +28,8 @@ from choir_gateway.channels.file_transfer import RefusedError
 BOT_BURST, BOT_WINDOW_S = 5, 0.2
 # A reply of 20,000 characters is sent at once; further messages one per second.
 CHAT_BURST, CHAT_WINDOW_S = 5, 5.0
+# A group takes 20 messages a minute, all its topics together: five at once, then one every four seconds.
+GROUP_BURST, GROUP_WINDOW_S = 5, 20.0
 MAX_CHATS = 1000
 
 # python-telegram-bot wraps httpx's errors. These ones mean that the request was not sent.
@@ -63,9 +66,12 @@ class RateLimiter:
         """Return True if an unimportant message may be sent now without delaying a reply."""
         return self._chat(chat).has_capacity(2) and self._bot.has_capacity(2)
 
-    def _chat(self, chat: str) -> AsyncLimiter:
+    def _chat(self, address: str) -> AsyncLimiter:
+        chat = address.partition("/")[0]
         if chat not in self._chats:
-            self._chats[chat] = AsyncLimiter(CHAT_BURST, CHAT_WINDOW_S)
+            is_group = chat.startswith("-")
+            rate = (GROUP_BURST, GROUP_WINDOW_S) if is_group else (CHAT_BURST, CHAT_WINDOW_S)
+            self._chats[chat] = AsyncLimiter(*rate)
             if len(self._chats) > MAX_CHATS:
                 self._chats.popitem(last=False)
         self._chats.move_to_end(chat)
@@ -90,6 +96,11 @@ async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: floa
         except InvalidToken as error:
             # The operator can correct the token, and the message waits for that.
             raise Unavailable("Telegram refuses the bot's token.") from error
+        except ChatMigrated as error:
+            what = (
+                f"the group is now a supergroup; set chat_id to {error.new_chat_id} in config.json"
+            )
+            raise RefusedError(what, blocks_user=True) from error
         except Forbidden as error:
             raise RefusedError(f"Telegram refuses: {error.message}", blocks_user=True) from error
         except BadRequest as error:

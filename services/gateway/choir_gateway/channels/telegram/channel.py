@@ -16,16 +16,20 @@ from choir_common.wire.activity import DmActivity, Draft
 from choir_common.wire.events import NON_CLOSING_KINDS
 from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
+from choir_gateway.channels.activity import ActivityDisplay
+from choir_gateway.channels.delivery import MultipartSender
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
-from choir_gateway.channels.telegram.activity import ActivityDisplay
+from choir_gateway.channels.strangers import StrangerReplies
+from choir_gateway.channels.telegram.activity import TelegramActivityCalls
+from choir_gateway.channels.telegram.addresses import parse_chat
 from choir_gateway.channels.telegram.api_call import RateLimiter
 from choir_gateway.channels.telegram.bot import make_bot
 from choir_gateway.channels.telegram.drafts import DraftDisplay
 from choir_gateway.channels.telegram.files import download_file
 from choir_gateway.channels.telegram.polling import UpdatePoller
 from choir_gateway.channels.telegram.reactions import MessageAcknowledger
-from choir_gateway.channels.telegram.sender import MessageSender
+from choir_gateway.channels.telegram.sender import TelegramPartSender
 from choir_gateway.channels.telegram.update_handler import CommandMenu, UpdateHandler
 from choir_gateway.channels.telegram.webhook import TOKEN_HEADER, WebhookReceiver
 
@@ -53,12 +57,14 @@ class TelegramChannel:
         self._downloads = downloads
         self._conversations = conversations
         rate_limiter = RateLimiter()
-        self._sender = MessageSender(bot, control=control, files=files, rate_limiter=rate_limiter)
-        self._notes = NoteQueue(self._sender)
-        self._activity = ActivityDisplay(bot, rate_limiter, control)
+        sender = TelegramPartSender(bot, files=files, rate_limiter=rate_limiter)
+        self._delivery = MultipartSender(sender, control)
+        self._notes = NoteQueue(self._delivery)
+        self._activity = ActivityDisplay(TelegramActivityCalls(bot, rate_limiter), control)
         self._drafts = DraftDisplay(bot, rate_limiter)
         self._menu = CommandMenu(bot, conversations)
         self._acknowledger = MessageAcknowledger(bot, gateway.acknowledgement)
+        self._strangers = StrangerReplies(gateway, control=control, notes=self._notes)
         handler = UpdateHandler(
             bot,
             gateway.name,
@@ -67,6 +73,7 @@ class TelegramChannel:
             notes=self._notes,
             menu=self._menu,
             acknowledger=self._acknowledger,
+            strangers=self._strangers,
         )
         self._incoming: UpdatePoller | WebhookReceiver
         if gateway.webhook is not None and webhook_secret is not None:
@@ -91,21 +98,24 @@ class TelegramChannel:
             tasks.create_task(self._activity.run())
             tasks.create_task(self._drafts.run())
             tasks.create_task(self._notes.run())
+            tasks.create_task(self._strangers.run())
             tasks.create_task(self._acknowledger.run())
             tasks.create_task(self._show_menus())
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:
-        """Send a message with its files to a user; raises as MessageSender.deliver does."""
+        """Send a message with its files to a user; raises as MultipartSender.deliver does."""
         if message.kind not in NON_CLOSING_KINDS:
             await self._drafts.end(user_id)
-        return await self._sender.deliver(message, user_id)
+        return await self._delivery.deliver(message, user_id)
 
     def show(self, activity: DmActivity, user_id: str) -> None:
-        """Show an agent's activity; returns at once."""
-        if not user_id.isdigit():
+        """Show an agent's activity; returns at once. Telegram shows drafts in private chats only."""
+        chat = parse_chat(user_id)
+        if chat is None:
             return
         if isinstance(activity.what, Draft):
-            self._drafts.show(user_id, activity.what.text)
+            if not chat.is_group:
+                self._drafts.show(user_id, activity.what.text)
         else:
             self._activity.show(activity, user_id)
 

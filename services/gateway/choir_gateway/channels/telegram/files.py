@@ -14,6 +14,7 @@ from choir_common.errors import NotFound, RateLimited, TooLarge, Unavailable
 from choir_common.wire.attachments import Attachment, AttachmentKind
 from choir_gateway.channels.file_transfer import RefusedError, fetch_file, stream_file
 from choir_gateway.channels.formatting.styled import Styled
+from choir_gateway.channels.telegram.addresses import ChatAddress
 from choir_gateway.channels.telegram.api_call import retry_after_s
 from choir_gateway.channels.telegram.html import to_html
 
@@ -74,7 +75,7 @@ async def fetch_upload(
 
 async def upload_file(
     bot: Bot,
-    chat: int,
+    chat: ChatAddress,
     attachment: Attachment,
     kind: AttachmentKind,
     spool: IO[bytes],
@@ -89,8 +90,9 @@ async def upload_file(
 
     async def send(by: Callable[..., Awaitable[Message]]) -> Message:
         return await by(
-            chat,
+            chat.chat_id,
             file,
+            message_thread_id=chat.topic,
             caption=caption,
             parse_mode=mode,
             reply_parameters=reply,

@@ -54,15 +54,10 @@ def split_message(message: OutboundMessage) -> Sequence[MessagePart]:
 def label_repeated(part: MessagePart) -> MessagePart:
     """Return the part with a note that the user may have received it before."""
     match part:
-        case TextPart():
-            return label_repeated_text(part)
+        case TextPart(styled):
+            return replace(part, styled=(TextRun(REPEATED_LABEL), *styled))
         case FilePart(_, caption):
             return replace(part, caption=(TextRun(REPEATED_LABEL), *caption))
-
-
-def label_repeated_text(part: TextPart) -> TextPart:
-    """Return the text with a note that the user may have received it before."""
-    return replace(part, styled=(TextRun(REPEATED_LABEL), *part.styled))
 
 
 def _styled(message: OutboundMessage) -> Styled:

@@ -59,6 +59,8 @@ class UpdatePoller:
             read_timeout=READ_S,
             allowed_updates=ALLOWED_UPDATES,
         )
+        if updates:
+            await self._handler.prepare()
         self.error = None
         for update in updates:
             await self._handler.handle(self._handler.parse(update))

@@ -11,6 +11,7 @@ from telegram import Bot
 from telegram.error import InvalidToken, RetryAfter, TelegramError
 
 from choir_common.wire.channel_types import AcknowledgementEmoji
+from choir_gateway.channels.telegram.addresses import parse_chat, parse_message_id
 from choir_gateway.channels.telegram.api_call import retry_after_s
 
 log = structlog.get_logger("choir.gateway.telegram")
@@ -31,9 +32,10 @@ class MessageAcknowledger:
 
     def add(self, user_id: str, message_id: str | None) -> None:
         """Queue the reaction to a message; returns at once."""
-        if self._emoji is None or message_id is None or not user_id.isdigit():
+        chat, message = parse_chat(user_id), parse_message_id(message_id)
+        if self._emoji is None or chat is None or message is None:
             return
-        self._pending.append((int(user_id), int(message_id)))
+        self._pending.append((chat.chat_id, message.message_id))
         self._arrival.set()
 
     async def run(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar, assert_never
 
 import structlog
-from telegram import Bot, BotCommand, BotCommandScopeChat, Update
+from telegram import Bot, BotCommand, BotCommandScopeChat, Chat, Update, User
 from telegram.error import TelegramError
 
 from choir_common.backoff import Backoff
@@ -18,8 +18,16 @@ from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.messages import ButtonPress, DmBinding, InboundMessage
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
+from choir_gateway.channels.strangers import Stranger, StrangerReplies
+from choir_gateway.channels.telegram.addresses import parse_chat, parse_message_id
+from choir_gateway.channels.telegram.group_messages import GROUPS
 from choir_gateway.channels.telegram.reactions import MessageAcknowledger
-from choir_gateway.channels.telegram.update_parser import menu_name, parse_message, parse_press
+from choir_gateway.channels.telegram.update_parser import (
+    menu_name,
+    parse_message,
+    parse_press,
+    parse_stranger,
+)
 
 log = structlog.get_logger("choir.gateway.telegram")
 
@@ -29,12 +37,14 @@ MAX_WAIT_S = 10.0
 # Limits of Telegram.
 MAX_COMMANDS = 100
 MAX_SUMMARY = 256
+MAX_UNKNOWN_GROUPS = 100
 
 T = TypeVar("T")
+UpdateContent = InboundMessage | ButtonPress | Stranger
 
 
 class CommandMenu:
-    """Command menus of one bot, by configured user.
+    """Command menus of one bot, by configured user or group.
 
     Telegram stores a menu per chat, so strangers, whom the bot ignores, see none.
     """
@@ -42,20 +52,21 @@ class CommandMenu:
     def __init__(self, bot: Bot, conversations: ConversationDirectory) -> None:
         self._bot = bot
         self._conversations = conversations
-        self._menus: dict[str, tuple[BotCommand, ...]] = {}
+        self._menus: dict[int, tuple[BotCommand, ...]] = {}
 
     async def show(self, dm: DmBinding) -> None:
         """Send a user the current menu if it has changed; after a failure the next call tries again."""
         menu = self._for(dm)
-        if not menu or self._menus.get(dm.user_id) == menu or not dm.user_id.isdigit():
+        chat = parse_chat(dm.address)
+        if not menu or chat is None or self._menus.get(chat.chat_id) == menu:
             return
         try:
-            await self._bot.set_my_commands(menu, BotCommandScopeChat(int(dm.user_id)))
+            await self._bot.set_my_commands(menu, BotCommandScopeChat(chat.chat_id))
         except TelegramError as error:
             # A user who never wrote to the bot has no chat yet.
             log.debug("menu not set", dm=dm.name, error=error.message)
             return
-        self._menus[dm.user_id] = menu
+        self._menus[chat.chat_id] = menu
 
     def _for(self, dm: DmBinding) -> tuple[BotCommand, ...]:
         commands = {
@@ -79,6 +90,7 @@ class UpdateHandler:
         notes: NoteQueue,
         menu: CommandMenu,
         acknowledger: MessageAcknowledger,
+        strangers: StrangerReplies,
     ) -> None:
         self._bot = bot
         self._gateway = gateway
@@ -87,20 +99,41 @@ class UpdateHandler:
         self._notes = notes
         self._menu = menu
         self._acknowledger = acknowledger
+        self._strangers = strangers
+        self._me: User | None = None
+        self._unknown_groups: set[int] = set()
 
-    def parse(self, update: Update) -> InboundMessage | ButtonPress | None:
-        """Return the content of an update; None for strangers, groups and other kinds of updates."""
+    async def prepare(self) -> None:
+        """Ask for the bot's own name if it serves groups; raises the errors of the library."""
+        if self._me is None and self._conversations.has_groups(self._gateway):
+            self._me = await self._bot.get_me()
+
+    def parse(self, update: Update) -> UpdateContent | None:
+        """Return the content of an update; None for what is not for the agent."""
         if update.callback_query is not None:
             return parse_press(update.callback_query, self._gateway)
-        return parse_message(update, self._gateway, self._conversations)
+        self._log_unknown_group(update.effective_chat)
+        message = parse_message(update, self._gateway, self._conversations, self._me)
+        return message or parse_stranger(update, self._gateway, self._conversations)
 
-    async def handle(self, content: InboundMessage | ButtonPress | None) -> None:
+    def _log_unknown_group(self, chat: Chat | None) -> None:
+        """Log the id of a group once if it is not configured; the group gets no answer."""
+        if chat is None or chat.type not in GROUPS or chat.id in self._unknown_groups:
+            return
+        groups = (dm.chat_id for dm in self._conversations.by_name.values())
+        if str(chat.id) not in groups and len(self._unknown_groups) < MAX_UNKNOWN_GROUPS:
+            self._unknown_groups.add(chat.id)
+            log.info("group not configured", gateway=self._gateway, chat_id=chat.id)
+
+    async def handle(self, content: UpdateContent | None) -> None:
         """Store the content of an update, retrying while control is unavailable."""
         match content:
             case InboundMessage():
                 await self._accept(content)
             case ButtonPress():
                 await self._press(content)
+            case Stranger():
+                self._strangers.add(content)
             case None:
                 pass
             case _:
@@ -114,9 +147,9 @@ class UpdateHandler:
             return
         # A command is answered at once, and the message that an edit corrects has its reaction.
         if acceptance.command is None and message.edits is None:
-            self._acknowledger.add(dm.user_id, message.message_id)
+            self._acknowledger.add(dm.address, message.message_id)
         if acceptance.note is not None:
-            self._notes.add(dm.user_id, acceptance.note)
+            self._notes.add(_address_of_answer(dm, message), acceptance.note)
         await self._menu.show(dm)
 
     async def _press(self, press: ButtonPress) -> None:
@@ -142,3 +175,11 @@ class UpdateHandler:
                     "update not processed yet; retrying", gateway=self._gateway, error=error.message
                 )
             await asyncio.sleep(backoff.pause_s())
+
+
+def _address_of_answer(dm: DmBinding, message: InboundMessage) -> str:
+    """Return where a note about a message goes: to the topic of a group in which it was written."""
+    question = parse_message_id(message.message_id)
+    if dm.chat_id and not dm.topic and question is not None and question.topic is not None:
+        return f"{dm.chat_id}/{question.topic}"
+    return dm.address

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from telegram import CallbackQuery, Message, PhotoSize, Update
+from telegram import CallbackQuery, Message, PhotoSize, Update, User
 
 from choir_common.wire.attachments import ANY_MIME, Attachment, AttachmentKind
 from choir_common.wire.messages import (
@@ -14,6 +14,14 @@ from choir_common.wire.messages import (
     QuotedMessage,
 )
 from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.strangers import Stranger
+from choir_gateway.channels.telegram.addresses import format_message_id
+from choir_gateway.channels.telegram.group_messages import (
+    GROUPS,
+    find_replied,
+    read_group_message,
+    topic_of,
+)
 from choir_gateway.channels.telegram.shared_items import describe_shared_item, is_live_update
 
 PRIVATE = "private"
@@ -30,20 +38,27 @@ UNSUPPORTED_KINDS = ("sticker", "poll", "dice", "game", "story")
 
 
 def parse_message(
-    update: Update, gateway: str, contacts: ConversationDirectory
+    update: Update, gateway: str, contacts: ConversationDirectory, me: User | None
 ) -> InboundMessage | None:
-    """Return the message in an update; None for strangers, groups and other kinds of updates.
+    """Return the message in an update; None for strangers, other kinds, and what is not for the agent.
 
-    Also None for each new position of a live location; its end is a message.
+    `me` is the bot, by which messages of groups are addressed. Also None for each new position of a live
+    location; its end is a message.
     """
     message = update.message or update.edited_message
-    if message is None or message.from_user is None or message.chat.type != PRIVATE:
+    if message is None or message.from_user is None or is_live_update(message):
         return None
-    dm = contacts.find(gateway, str(message.from_user.id))
-    if dm is None or is_live_update(message):
+    text, author, dm = message.text or message.caption or "", None, None
+    if message.chat.type == PRIVATE:
+        dm = contacts.find(gateway, str(message.from_user.id))
+    elif message.chat.type in GROUPS:
+        group_message = read_group_message(message, gateway, contacts, me)
+        if group_message is not None:
+            text, author, dm = group_message.text, group_message.author, group_message.dm
+    if dm is None:
         return None
     attachments = tuple(_attachments(message))
-    text = message.text or message.caption or ""
+    message_id = format_message_id(message.message_id, topic_of(message) if author else None)
     return InboundMessage(
         gateway=gateway,
         dm=dm.name,
@@ -53,10 +68,24 @@ def parse_message(
         else describe_shared_item(message) or _kind(message),
         sent_at=_moment(message),
         attachments=attachments,
-        message_id=str(message.message_id),
-        edits=str(message.message_id) if update.edited_message else None,
+        message_id=message_id,
+        edits=message_id if update.edited_message else None,
         reply_to=_quoted(message),
+        author=author,
     )
+
+
+def parse_stranger(
+    update: Update, gateway: str, contacts: ConversationDirectory
+) -> Stranger | None:
+    """Return the user who is not configured and wrote in a private chat; None for all others."""
+    message = update.message
+    if message is None or message.from_user is None or message.chat.type != PRIVATE:
+        return None
+    user_id = str(message.from_user.id)
+    if message.from_user.is_bot or contacts.find(gateway, user_id) is not None:
+        return None
+    return Stranger(user_id, message.from_user.full_name)
 
 
 def parse_press(query: CallbackQuery, gateway: str) -> ButtonPress:
@@ -123,7 +152,7 @@ def _pixels(size: PhotoSize) -> int:
 
 
 def _quoted(message: Message) -> QuotedMessage | None:
-    earlier = message.reply_to_message
+    earlier = find_replied(message)
     if earlier is None:
         return None
     text = message.quote.text if message.quote else earlier.text or earlier.caption or ""

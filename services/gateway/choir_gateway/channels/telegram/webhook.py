@@ -13,9 +13,13 @@ from telegram.error import BadRequest, RetryAfter, TelegramError
 
 from choir_common.backoff import Backoff
 from choir_common.errors import InvalidRequest, Unauthorized, Unavailable
-from choir_common.wire.messages import ButtonPress, InboundMessage
 from choir_gateway.channels.telegram.api_call import describe_error, retry_after_s
-from choir_gateway.channels.telegram.update_handler import FIRST_WAIT_S, MAX_WAIT_S, UpdateHandler
+from choir_gateway.channels.telegram.update_handler import (
+    FIRST_WAIT_S,
+    MAX_WAIT_S,
+    UpdateContent,
+    UpdateHandler,
+)
 from choir_gateway.channels.telegram.update_parser import ALLOWED_UPDATES
 
 log = structlog.get_logger("choir.gateway.telegram")
@@ -79,14 +83,16 @@ class WebhookReceiver:
         """
         if not hmac.compare_digest(secret.encode(), self._secret.encode()):
             raise Unauthorized("The webhook's secret does not match.")
-        content = self._read(body)
         try:
             async with asyncio.timeout(STORE_TIMEOUT_S), self._lock:
-                await self._handler.handle(content)
+                await self._handler.prepare()
+                await self._handler.handle(self._read(body))
+        except TelegramError as error:
+            raise Unavailable(describe_error(error)) from None
         except TimeoutError:
             raise Unavailable("Control did not store it in time.") from None
 
-    def _read(self, body: bytes) -> InboundMessage | ButtonPress | None:
+    def _read(self, body: bytes) -> UpdateContent | None:
         try:
             return self._handler.parse(Update.de_json(json.loads(body), self._bot))
         except NOT_AN_UPDATE as error:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from choir_common.clients.control import ControlClient
 from choir_common.errors import InvalidRequest
+from choir_common.webhook_signature import WebhookSigner
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import (
@@ -31,7 +32,6 @@ from choir_gateway.channels.webhook.payloads import (
     WebhookFile,
 )
 from choir_gateway.channels.webhook.sender import WebhookSender
-from choir_gateway.channels.webhook.signature import WebhookSigner
 
 
 class WebhookChannel:

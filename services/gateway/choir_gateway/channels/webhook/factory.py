@@ -2,12 +2,12 @@
 
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.http.client import make_client
+from choir_common.webhook_signature import WebhookSigner
 from choir_common.wire.messages import GatewayBinding
 from choir_gateway.channels.interface import ChannelSecrets, ConversationDirectory
 from choir_gateway.channels.spool import FileSpool
 from choir_gateway.channels.webhook.channel import WebhookChannel
 from choir_gateway.channels.webhook.sender import REQUEST_TIMEOUT_S, WebhookSender
-from choir_gateway.channels.webhook.signature import WebhookSigner
 
 
 class WebhookChannelFactory:

@@ -7,10 +7,10 @@ import httpx2
 
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import NotFound, OutcomeUnknown, TooLarge, Unavailable
+from choir_common.webhook_signature import WebhookSigner
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
 from choir_gateway.channels.webhook.payloads import AgentMessage, WebhookFile
-from choir_gateway.channels.webhook.signature import WebhookSigner
 
 # Below the outbox's own deadline for a delivery, so that the outbox receives the error.
 REQUEST_TIMEOUT_S = 45.0

@@ -1,0 +1,115 @@
+"""The files of the web page, with their types, tags and compressed forms.
+
+All files together have one digest, which is part of their addresses. So browsers need not ask for them again,
+and modules that import each other by relative paths always have the same version.
+"""
+
+import gzip
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from choir_common.errors import NotFound
+
+STATIC = Path(__file__).parent / "static"
+PAGE = "index.html"
+DIGEST_LENGTH = 16
+PLACEHOLDER = b"{{assets}}"
+PRELOADS = b"{{preloads}}"
+# The modules of the first load: with these links the browser does not discover them one after the other.
+FIRST_FOLDERS = ("app", "chat", "vendor")
+LOADED_LATER = ("vendor/highlight.js", "vendor/katex/katex.js", "app/math.js", "app/code.js")
+MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+    ".txt": "text/plain; charset=utf-8",
+}
+COMPRESSED = (".html", ".js", ".css", ".json", ".webmanifest", ".svg", ".txt")
+
+
+@dataclass(frozen=True)
+class Asset:
+    """A file of the web page."""
+
+    path: str
+    content: bytes
+
+    @property
+    def media_type(self) -> str:
+        """Return the value of Content-Type."""
+        return MEDIA_TYPES[Path(self.path).suffix]
+
+    @cached_property
+    def tag(self) -> str:
+        """Return the value of ETag."""
+        return f'"{hashlib.sha256(self.content).hexdigest()[:DIGEST_LENGTH]}"'
+
+    @cached_property
+    def compressed(self) -> bytes | None:
+        """Return the content in gzip; None for types that are compressed already."""
+        if Path(self.path).suffix not in COMPRESSED:
+            return None
+        return gzip.compress(self.content, 9, mtime=0)
+
+
+class WebAssets:
+    """All files of the web page, read once."""
+
+    def __init__(self, root: Path = STATIC) -> None:
+        self._root = root
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the digest of all files, which is part of their addresses."""
+        digest = hashlib.sha256()
+        for path, content in sorted(self._contents.items()):
+            digest.update(f"{path}\0{len(content)}\0".encode() + content)
+        return digest.hexdigest()[:DIGEST_LENGTH]
+
+    @cached_property
+    def page(self) -> Asset:
+        """Return the page itself, with the addresses of its files."""
+        base = f"assets/{self.digest}"
+        links = "\n".join(
+            f'<link rel="modulepreload" href="{base}/{path}">' for path in self._first_modules()
+        )
+        text = self._contents[PAGE].replace(PRELOADS, links.encode())
+        return Asset(PAGE, text.replace(PLACEHOLDER, base.encode()))
+
+    def find(self, path: str) -> Asset:
+        """Return a file; raises NotFound."""
+        asset = self._assets.get(path)
+        if asset is None:
+            raise NotFound("The web page has no such file.")
+        return asset
+
+    def _first_modules(self) -> list[str]:
+        return sorted(
+            path
+            for path in self._contents
+            if path.endswith(".js")
+            and path.partition("/")[0] in FIRST_FOLDERS
+            and path not in LOADED_LATER
+        )
+
+    @cached_property
+    def _contents(self) -> Mapping[str, bytes]:
+        return {
+            path.relative_to(self._root).as_posix(): path.read_bytes()
+            for path in sorted(self._root.rglob("*"))
+            if path.suffix in MEDIA_TYPES
+        }
+
+    @cached_property
+    def _assets(self) -> Mapping[str, Asset]:
+        return {
+            path: Asset(path, content) for path, content in self._contents.items() if path != PAGE
+        }

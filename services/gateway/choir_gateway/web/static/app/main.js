@@ -1,0 +1,53 @@
+/* Start: texts, then the session by the link in the address or by the cookie, then the page. */
+import {loadSession, session, signIn} from "./api.js";
+import {html, render, signal} from "./html.js";
+import {recall} from "./settings.js";
+import {Shell} from "./shell.js";
+import {SignInPage} from "./sign-in.js";
+import {loadTexts, t} from "./texts.js";
+
+const problem = signal("");
+const RETRY_MS = 2_000;
+
+function App() {
+  if (session.value === undefined) {
+    return html`<main class="starting" aria-busy="true"><div class="pulse"></div><p>${problem.value}</p></main>`;
+  }
+  return session.value === null ? html`<${SignInPage} problem=${problem} />` : html`<${Shell} />`;
+}
+
+/** Return the token of a one-time link and remove it from the address, so that it is in no history. */
+function takeLink() {
+  const match = /^#link=([\w-]+)$/.exec(location.hash);
+  if (match) history.replaceState(null, "", location.pathname + location.search + "#/");
+  return match?.[1];
+}
+
+async function enter(link) {
+  // somebody else's link must not replace the session of this browser unnoticed
+  if (link && recall("key", "") && !confirm(t("signin.replace"))) link = undefined;
+  if (link) {
+    try {
+      return await signIn({link});
+    } catch (error) {
+      problem.value = error.message;
+    }
+  }
+  for (;;) {
+    try {
+      return await loadSession();
+    } catch {
+      problem.value = t("connection.waiting");
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  }
+}
+
+const link = takeLink();
+await loadTexts();
+render(html`<${App} />`, document.getElementById("app"));
+await enter(link);
+addEventListener("hashchange", async () => {
+  const again = takeLink();
+  if (again) await enter(again);
+});

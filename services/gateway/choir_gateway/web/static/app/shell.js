@@ -1,0 +1,84 @@
+/* The frame of all pages: sidebar, settings, and the current page. */
+import {session, signOut} from "./api.js";
+import {html, useEffect, useRef, useState} from "./html.js";
+import {Icon} from "./icons.js";
+import {pagesFor} from "./pages.js";
+import {addressOf, place} from "./router.js";
+import {forgetAll, theme} from "./settings.js";
+import {isSidebarOpen} from "./sidebar.js";
+import {Logo} from "./sign-in.js";
+import {LANGUAGES, language, loadTexts, t} from "./texts.js";
+import {notify, toast} from "./toast.js";
+import {ConversationList} from "../chat/list.js";
+
+export function Shell() {
+  const pages = pagesFor(session.value.role);
+  const page = pages.find((it) => it.name === place.value[0]) ?? pages[0];
+  const [View, setView] = useState(null);
+  useEffect(() => {
+    let isCurrent = true;
+    page.load().then((view) => { if (isCurrent) setView(() => view); });
+    return () => { isCurrent = false; };
+  }, [page.name]);
+  useEffect(() => { isSidebarOpen.value = false; }, [place.value]);
+
+  return html`<div class="shell" data-sidebar=${isSidebarOpen.value ? "open" : "closed"}>
+    <a class="skip" href="#main" onClick=${skip}>${t("skip")}</a>
+    <aside class="sidebar" id="sidebar" aria-label=${t("sidebar")}>
+      <div class="brand"><${Logo} /><span>Choir</span></div>
+      ${pages.length > 1 && html`<nav class="pages" aria-label=${t("pages")}>
+        ${pages.map((it) => html`<a href=${addressOf(it.name)} aria-current=${it === page ? "page" : undefined}>
+          <${Icon} name=${it.icon} />${t(it.title)}</a>`)}
+      </nav>`}
+      <${ConversationList} />
+      <${Settings} />
+    </aside>
+    <div class="backdrop" onClick=${() => { isSidebarOpen.value = false; }}></div>
+    <main id="main" class="page" tabindex="-1">${View && html`<${View} parts=${place.value.slice(1)} />`}</main>
+    <div class="toast" role="status" data-shown=${toast.value ? "yes" : "no"}>${toast.value?.text}</div>
+  </div>`;
+}
+
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("main").focus();
+}
+
+function Settings() {
+  const details = useRef();
+  const name = session.value.person ?? t("operator");
+  useEffect(() => {
+    const close = (event) => {
+      if (!details.current?.contains(event.target)) details.current?.removeAttribute("open");
+    };
+    document.addEventListener("pointerdown", close);
+    return () => document.removeEventListener("pointerdown", close);
+  }, []);
+
+  async function leave() {
+    try {
+      await signOut();
+      forgetAll();
+      location.reload(); // nothing of this person stays in the page
+    } catch (error) {
+      notify(error.message);
+    }
+  }
+
+  return html`<details class="settings" ref=${details}>
+    <summary><span class="avatar" aria-hidden="true">${name.slice(0, 1).toUpperCase()}</span>
+      <span class="who">${name}</span><${Icon} name="settings" /></summary>
+    <div class="settings-menu">
+      <label>${t("settings.theme")}
+        <select value=${theme.value} onChange=${(event) => { theme.value = event.target.value; }}>
+          ${["auto", "light", "dark"].map((it) => html`<option value=${it} selected=${it === theme.value}>${t(`theme.${it}`)}</option>`)}
+        </select></label>
+      <label>${t("settings.language")}
+        <select onChange=${(event) => loadTexts(event.target.value)}>
+          ${Object.entries(LANGUAGES).map(([code, text]) => html`<option value=${code} selected=${code === language.value}>${text}</option>`)}
+        </select></label>
+      <button onClick=${leave}>${t("settings.signout")}</button>
+      <p class="version">Choir ${session.value.version}</p>
+    </div>
+  </details>`;
+}
