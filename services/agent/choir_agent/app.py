@@ -23,20 +23,20 @@ from choir_agent.compaction.compactor import Compactor
 from choir_agent.compaction.session_summary import SessionSummarizer
 from choir_agent.control_client.control_client import (
     ControlClient,
-    follow_signals,
     is_session_over,
     send_hello,
 )
 from choir_agent.control_client.dynamic_settings import DynamicSettings
+from choir_agent.control_client.signal_stream import SignalStream
 from choir_agent.control_client.status_reporter import StatusReporter
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.egress.relay import EgressRelay
 from choir_agent.egress.route import EgressAddress
 from choir_agent.lanes.attachment_reader import AttachmentReader
+from choir_agent.lanes.conversation_lanes import ConversationLanes, EdgeLaneFactory
 from choir_agent.lanes.core_job import CoreJobFactory
 from choir_agent.lanes.core_job_manager import SESSION_LANE, CoreJobManager
 from choir_agent.lanes.draft_reporter import DraftReporter
-from choir_agent.lanes.edge_lane import EdgeLane
 from choir_agent.lanes.lane_prompts import LanePrompts
 from choir_agent.lanes.lane_status import LaneStatusDescriber
 from choir_agent.lanes.model_caller import ModelCaller
@@ -69,7 +69,6 @@ from choir_common.clock import SystemClock
 from choir_common.errors import ChoirError
 from choir_common.eventlog.chain import LogHead
 from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, hash_directory, read_version
-from choir_common.lanes import EDGE_LANE
 from choir_common.telemetry import Redactor
 from choir_common.wire.events import MemoryModeChanged, SessionResumed, SessionStarted
 from choir_common.wire.memory_modes import DEFAULT_MODE, INCOGNITO
@@ -221,14 +220,14 @@ class Agent:
             replication=self._replication,
         )
         self._drafts = DraftReporter(control, redactor, self._dynamic)
-        self._approvals = ApprovalClient(control)
+        self._approvals, self._signals = ApprovalClient(control), SignalStream(control)
         self._arbiter, self._status = self._build_arbiter(workspace), self._build_status_reporter()
         self._build_lanes(model, git, workspace)
         self._shutdown = self._build_shutdown()
         decisions = DecisionHandler(self._arbiter, self._approvals)
         self._dispatcher = self._build_dispatcher(decisions)
         # Added after the restore: these react to new events only.
-        listeners.add(self._jobs, self._edge, decisions, self._compactor)
+        listeners.add(self._jobs, self._lanes, decisions, self._compactor)
 
     def _build_settings(self, redactor: Redactor, git: GitAccess) -> DynamicSettings:
         return DynamicSettings(
@@ -244,7 +243,7 @@ class Agent:
         return SessionShutdown(
             arbiter=self._arbiter,
             replication=self._replication,
-            edge=self._edge,
+            lanes=self._lanes,
             summarizer=self._summarizer,
             settings=self._settings,
         )
@@ -278,11 +277,12 @@ class Agent:
     def _build_dispatcher(self, decisions: DecisionHandler) -> SignalDispatcher:
         return SignalDispatcher(
             arbiter=self._arbiter,
-            edge=self._edge,
+            lanes=self._lanes,
             jobs=self._jobs,
             decisions=decisions,
             settings=self._dynamic,
             shutdown=self._shutdown,
+            stream=self._signals,
         )
 
     def _build_metered(self, model: PictureModel, git: GitAccess) -> MeteredModel:
@@ -322,10 +322,19 @@ class Agent:
         caller = self._build_caller(metered, assembler)
         skills = SkillStepper(self._arbiter, self._toolset.skills, self._dynamic)
         self._jobs = self._build_jobs(caller, skills)
-        self._edge = EdgeLane(
+        self._lanes = ConversationLanes(
+            factory=self._build_edge_factory(caller, skills, workspace),
+            arbiter=self._arbiter,
+            jobs=self._jobs,
+            home_dm=self._hello.resource_bindings.dm,
+        )
+
+    def _build_edge_factory(
+        self, caller: ModelCaller, skills: SkillStepper, workspace: Workspace
+    ) -> EdgeLaneFactory:
+        return EdgeLaneFactory(
             arbiter=self._arbiter,
             model=caller,
-            jobs=self._jobs,
             skills=skills,
             attachments=AttachmentReader(
                 arbiter=self._arbiter,
@@ -343,6 +352,7 @@ class Agent:
             settings=self._dynamic,
             clock=self._clock,
             status=self._status,
+            left_messages=self._signals,
         )
 
     def _build_caller(self, model: MeteredModel, assembler: PromptAssembler) -> ModelCaller:
@@ -417,11 +427,11 @@ class Agent:
                 tasks.create_task(self._dynamic.run()),
                 tasks.create_task(self._status.run()),
                 tasks.create_task(self._drafts.run()),
-                tasks.create_task(self._follow_signals()),
+                tasks.create_task(self._signals.follow(self._dispatcher)),
                 tasks.create_task(self._compactor.run()),
             ]
-            lane = tasks.create_task(self._run_edge_lane())
-            reason, flushed = await self._shutdown.end(lane)
+            lanes = tasks.create_task(self._run_lanes())
+            reason, flushed = await self._shutdown.end(lanes)
             # Cancel these before TERMINATE, which ends our lease: a later heartbeat would be answered
             # as fenced.
             for task in background:
@@ -432,10 +442,10 @@ class Agent:
         await self._send_terminate(reason)
         return EXIT_OK
 
-    async def _run_edge_lane(self) -> None:
+    async def _run_lanes(self) -> None:
         # Heartbeats are running already, so a slow response here does not look like a crash.
         await self._dynamic.load_secrets()
-        await self._edge.run()
+        await self._lanes.run()
 
     def _open_session(self) -> None:
         structlog.contextvars.bind_contextvars(session=self._boot.session_id)
@@ -453,8 +463,8 @@ class Agent:
                 ),
             )
         # A crash may have interrupted the copying: continue after the last durable copy.
-        for carried in inherited.carried[self._arbiter.state.carried :]:
-            self._arbiter.commit(EDGE_LANE, carried, more_follows=True)
+        for copy in inherited.copies[self._arbiter.state.carried :]:
+            self._arbiter.commit(copy.lane, copy.event, more_follows=True)
         if self._hello.head_rev:
             self._arbiter.commit(SESSION_LANE, SessionResumed(epoch=self._hello.epoch))
         self._record_memory_mode()
@@ -472,10 +482,6 @@ class Agent:
     def _listen_to_sigterm(self) -> None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._shutdown.request_stop_by_sigterm)
-
-    async def _follow_signals(self) -> None:
-        async for entry in follow_signals(self._control):
-            await self._dispatcher.receive(entry)
 
     async def _send_terminate(self, reason: str) -> None:
         try:

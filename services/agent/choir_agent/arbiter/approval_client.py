@@ -20,7 +20,12 @@ POLL_INTERVAL_S = 30.0
 MAX_BUFFERED_DECISIONS = 100
 NOT_APPROVED = {
     "rejected": CallOutcome(
-        "refused", {"code": "rejected", "message": "A human rejected this call."}
+        "refused",
+        {
+            "code": "rejected",
+            "message": "A human rejected this call, so it did not run. Do not try to reach the same in "
+            "another way; tell the user that it was not done.",
+        },
     ),
     "expired": CallOutcome(
         "refused",
@@ -51,11 +56,11 @@ class ApprovalClient:
         self._early: dict[str, None] = {}
         self._pending: dict[str, asyncio.Event] = {}
         """By call id, from the moment that control reports no decision yet, or too many open requests."""
-        self._wakeup = asyncio.Event()
+        self._wakeups: list[asyncio.Event] = []
 
     def wake_on_pending(self, wakeup: asyncio.Event) -> None:
-        """Set this event whenever a call begins to wait for a human."""
-        self._wakeup = wakeup
+        """Set this event, besides earlier ones, whenever a call begins to wait for a human."""
+        self._wakeups.append(wakeup)
 
     def is_pending(self, call_id: str) -> bool:
         """Return whether a call waits for a human who has not decided, as far as is known."""
@@ -125,4 +130,5 @@ class ApprovalClient:
         if why:
             log.warning("approval request failed; retrying", reason=why)
         self._pending[call_id] = decided
-        self._wakeup.set()
+        for wakeup in self._wakeups:
+            wakeup.set()

@@ -17,6 +17,7 @@ from choir_agent import tracing_spans
 from choir_agent.arbiter.approval_client import NOT_APPROVED, ApprovalClient
 from choir_agent.arbiter.call_execution import CallOutcome, FailureHints, execute_call, with_summary
 from choir_agent.arbiter.call_policy import RuledCall, question_of_call, rule_call
+from choir_agent.arbiter.conversation_rule import conversation_refusal, own_recipients
 from choir_agent.arbiter.host_rule import (
     HostRule,
     HostSource,
@@ -119,7 +120,8 @@ class Arbiter:
         self._host_rule = HostRule(hosts)
         self._connections = connections
         self._leaves_open = False
-        self._parking = ""
+        self._parking: set[str] = set()
+        """The turns that are being parked now."""
         self._artifacts = ArtifactStore(workspace, session_log.redactor)
 
     @property
@@ -141,7 +143,9 @@ class Arbiter:
     def record_refusal(self, lane: str, turn_id: str, refusal: BudgetExceeded) -> None:
         """Record once that a budget is exhausted; the next event asks the user for more of it."""
         budgets, work = self._settings.current().settings.budgets, self.state.find_work(turn_id)
-        event = refusal.event(self.state, budgets, work.dm) if work is not None else None
+        if work is None:
+            return
+        event = refusal.event(self.state, budgets, dm=work.dm, lane=lane)
         if event is not None:
             self.commit(lane, event, more_follows=True)
 
@@ -169,11 +173,11 @@ class Arbiter:
     def parking_turn(self, turn_id: str) -> Iterator[None]:
         """Within this context the turn's calls may be interrupted without results: the turn is being
         parked."""
-        self._parking = turn_id
+        self._parking.add(turn_id)
         try:
             yield
         finally:
-            self._parking = ""
+            self._parking.discard(turn_id)
 
     def suspend(self) -> None:
         """From now on write no results for interrupted calls, because the agent is stopping.
@@ -199,7 +203,7 @@ class Arbiter:
                 for state, permit in zip(open_calls, checked, strict=True):
                     tasks.create_task(self._run_call(lane, turn_id, state, permit))
         except asyncio.CancelledError:
-            if not self._leaves_open and turn_id != self._parking:
+            if not self._leaves_open and turn_id not in self._parking:
                 self.close_open_calls(lane, turn_id)
             raise
 
@@ -231,7 +235,9 @@ class Arbiter:
         # lock claims.
         if state.stage is CallStage.PROPOSED:
             self._request(lane, turn_id, call, checked)
-        ruled = None if isinstance(checked, RefuseCall) else self._apply_policy(lane, checked)
+        ruled = (
+            None if isinstance(checked, RefuseCall) else self._apply_policy(lane, turn_id, checked)
+        )
         ruling = rule_on_call(
             checked,
             lane,
@@ -254,14 +260,16 @@ class Arbiter:
             case _:
                 assert_never(ruling)
 
-    def _apply_policy(self, lane: str, checked: CheckedCall) -> RuledCall:
-        policy = self._settings.current().settings.policy
+    def _apply_policy(self, lane: str, turn_id: str, checked: CheckedCall) -> RuledCall:
+        settings = self._settings.current().settings
+        tool_recipients = self._host_rule.known_recipients(checked.tool.manifest.name)
+        own = own_recipients(settings.conversations, self._dm(turn_id))
         return rule_call(
-            policy,
+            settings.policy,
             checked,
             lane,
             spent_usd=self._spent_usd,
-            known_recipients=self._host_rule.known_recipients(checked.tool.manifest.name),
+            known_recipients=(*tool_recipients, *own),
         )
 
     def _forbidden(
@@ -275,7 +283,8 @@ class Arbiter:
             return {"code": "switched_off", "message": message}
         context = PolicyContext(self.state, settings.budgets, lane, turn_id, self._hidden())
         refused = self._policy.refusal(tool, context)
-        return ruled.denial if refused is None else refused
+        elsewhere = conversation_refusal(checked, settings.conversations, self._dm(turn_id))
+        return refused or elsewhere or ruled.denial
 
     def _question(
         self, lane: str, checked: CheckedCall | RefuseCall, ruled: RuledCall | None
@@ -302,7 +311,7 @@ class Arbiter:
         # The first refusal for the budget also records that it is exhausted: then the turn asks the
         # user.
         if work is not None and tool_call_refusal(self.state, budgets) is not None:
-            event = exhausted_event(CALLS, self.state, budgets, work.dm)
+            event = exhausted_event(CALLS, self.state, budgets, dm=work.dm, lane=lane)
             if event is not None:
                 self.commit(lane, event, more_follows=True)
         self._close(lane, turn_id, call, CallOutcome("refused", error))
@@ -314,6 +323,10 @@ class Arbiter:
             turn_id=turn_id, call_id=call.call_id, tool=call.tool, input=checked.arguments
         )
         self.commit(lane, payload)
+
+    def _dm(self, turn_id: str) -> str:
+        work = self.state.find_work(turn_id)
+        return work.dm if work is not None else ""
 
     async def _ask(self, lane: str, turn_id: str, call: ToolCall, ask: AskHuman) -> None:
         # Control asks the user, in a text that no agent can influence, or knows an earlier yes.
@@ -332,6 +345,7 @@ class Arbiter:
             grants=ask.question.grants,
             hosts=ask.question.hosts,
             job_id=turn_id if not is_edge(lane) else None,
+            dm=self._dm(turn_id),
         )
         with tracing_spans.wait_span("approval", call.call_id, lane):
             decision = await self._approvals.decision(request)
@@ -358,7 +372,7 @@ class Arbiter:
             with tracing_spans.wait_span("locks", call.call_id, lane):
                 await locks.enter_async_context(self._locks.hold(lane, permit.locks))
             # Check again: while the call waited, a job may have started or a skill may have moved on.
-            ruled = self._apply_policy(lane, permit)
+            ruled = self._apply_policy(lane, turn_id, permit)
             forbidden = self._forbidden(lane, turn_id, permit, ruled)
             if forbidden is not None:
                 self._refuse(lane, turn_id, call, forbidden)
@@ -396,7 +410,9 @@ class Arbiter:
                 await self._replication.durable(rev)
             context = self._context(lane, turn_id, call, permit)
             outcome = await execute_call(permit, context, self._artifacts)
-            outcome = await self._failure_hints.add_hints(call.tool, call.call_id, outcome)
+            outcome = await self._failure_hints.add_hints(
+                call.tool, call.call_id, outcome, dm=context.dm
+            )
             outcome = await self._add_connections(permit, context, outcome)
             outcome = replace(outcome, provenance=self._provenance(permit, context, outcome))
         except asyncio.CancelledError:
@@ -407,7 +423,7 @@ class Arbiter:
         self._close(lane, turn_id, call, outcome, (time.perf_counter() - began) * 1000)
 
     def _context(self, lane: str, turn_id: str, call: ToolCall, permit: CheckedCall) -> CallContext:
-        current, work = self._settings.current(), self.state.find_work(turn_id)
+        current = self._settings.current()
         manifest = permit.tool.manifest
         offline = runs_offline(
             manifest.runtime.flow,
@@ -421,7 +437,7 @@ class Arbiter:
             lane=lane,
             path=permit.path,
             turn_id=turn_id,
-            dm=work.dm if work is not None else "",
+            dm=self._dm(turn_id),
             settings=current.settings,
             secrets=secrets_for(manifest.runtime.secret_resources, current),
             money=self._money,
@@ -462,7 +478,7 @@ class Arbiter:
     ) -> None:
         # The tool's events precede its result and are sent together with it.
         for event in outcome.events:
-            self.commit(lane, event, more_follows=True)
+            self.commit(outcome.events_lane or lane, event, more_follows=True)
         if outcome.refusal is not None:
             self.record_refusal(lane, turn_id, outcome.refusal)
         payload = ToolResultCommitted(

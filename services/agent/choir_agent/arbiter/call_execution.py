@@ -45,6 +45,8 @@ class CallOutcome:
     status: ToolStatus
     output: JsonObject
     events: tuple[EventPayload, ...] = ()
+    events_lane: str = ""
+    """The lane of the events; empty: that of the call."""
     exposure: Exposure = "both"
     masked: bool = False
     artifact_ref: str | None = None
@@ -89,7 +91,13 @@ async def _run(permit: CheckedCall, context: CallContext, artifacts: ArtifactSto
         async with asyncio.timeout(timeout_s):
             result = await permit.tool.run(context, permit.arguments)
         outcome = await _fit_outcome(permit, context, artifacts, "success", result.with_summary())
-        return replace(outcome, events=result.events, pictures=result.pictures, usage=result.usage)
+        return replace(
+            outcome,
+            events=result.events,
+            events_lane=result.events_lane,
+            pictures=result.pictures,
+            usage=result.usage,
+        )
     except (Fenced, Unauthorized):
         raise
     except ToolRefused as error:
@@ -138,7 +146,9 @@ async def _fit_outcome(
         output = truncate_output(output, limit)
     output = record_source(permit.tool.manifest.name, output, runtime.source)
     masked = runtime.prompt_mask and status == "success"
-    return CallOutcome(status, output, (), runtime.exposure, masked, reference)
+    return CallOutcome(
+        status, output, exposure=runtime.exposure, masked=masked, artifact_ref=reference
+    )
 
 
 def _output_limit(permit: CheckedCall, context: CallContext) -> int:
@@ -160,7 +170,9 @@ class FailureHints:
     def __init__(self, control: ControlClient) -> None:
         self._control = control
 
-    async def add_hints(self, tool: str, call_id: str, outcome: CallOutcome) -> CallOutcome:
+    async def add_hints(
+        self, tool: str, call_id: str, outcome: CallOutcome, *, dm: str
+    ) -> CallOutcome:
         """Return the outcome with hints if the call failed, else unchanged.
 
         Raises Fenced or Unauthorized if the session is no longer ours.
@@ -169,7 +181,7 @@ class FailureHints:
         if text is None:
             return outcome
         request = HostToolRequest(
-            tool_name=HINTS_TOOL, call_id=call_id, input={"tool": tool, "said": text}
+            tool_name=HINTS_TOOL, call_id=call_id, input={"tool": tool, "said": text}, dm=dm
         )
         try:
             async with asyncio.timeout(HINTS_DEADLINE_S):

@@ -62,7 +62,7 @@ def rule_call(
 ) -> RuledCall:
     """Return what the policy says about a call now; the agent has spent `spent_usd` today.
 
-    Mail to `known_recipients` alone asks nothing by default.
+    Mail and messages to `known_recipients` alone ask nothing by default.
     """
     tool, runtime = checked.tool.manifest.name, checked.tool.manifest.runtime
     call = PolicyCall(
@@ -105,6 +105,7 @@ def question_of_call(
         arguments=checked.arguments,
         destinations=ruled.call.destinations,
         hosts=new_hosts.names,
+        known_recipients=ruled.call.known_recipients,
     )
     sending_why = rule.question(sending, lane_taint) or ""
     if policy_question is None and not new_hosts.why and not sending_why:

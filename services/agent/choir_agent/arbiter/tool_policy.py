@@ -70,9 +70,10 @@ class ToolPolicy:
     def _jobs_forbid(self, tool: ToolManifest, now: PolicyContext) -> JsonObject | None:
         if not is_edge(now.lane) or not now.state.jobs or not is_restricted_during_jobs(tool):
             return None
-        names = [job.name for job in now.state.jobs]
+        names = [job.name for job in now.state.jobs_in(now.lane)]
+        whose = ", ".join(names) or "of another conversation"
         message = (
-            f"While core jobs run ({', '.join(names)}) you may only read. Let a core job do it: inject "
+            f"While core jobs run ({whose}) you may only read. Let a core job do it: inject "
             "it into one of them, or spawn another; or wait for their reports, or cancel them."
         )
         return {**self._refused("edge_restricted", message, now), "running": [*names]}

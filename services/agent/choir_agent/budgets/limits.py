@@ -55,9 +55,9 @@ def tool_call_refusal(state: SessionState, budgets: Budgets) -> JsonObject | Non
     }
 
 
-def core_job_refusal(state: SessionState, budgets: Budgets) -> JsonObject | None:
-    """Return the error that refuses one more core job, or None while the limits allow it."""
-    if state.spent.jobs_unasked >= budgets.max_core_jobs_per_message:
+def core_job_refusal(state: SessionState, budgets: Budgets, *, lane: str) -> JsonObject | None:
+    """Return the error that refuses one more core job of an edge lane, or None while the limits allow it."""
+    if state.spent.unasked_in(lane) >= budgets.max_core_jobs_per_message:
         return {
             "code": "too_many_jobs",
             "message": f"{budgets.max_core_jobs_per_message} core jobs were started since the user's "
@@ -65,7 +65,9 @@ def core_job_refusal(state: SessionState, budgets: Budgets) -> JsonObject | None
         }
     if len(state.jobs) < budgets.max_core_jobs:
         return None
-    running = ", ".join(job.name for job in state.jobs) or "none"
+    own = [job.name for job in state.jobs_in(lane)]
+    others = ["jobs of other conversations"] if len(own) < len(state.jobs) else []
+    running = ", ".join((*own, *others)) or "none"
     return {
         "code": "too_many_jobs",
         "message": f"At most {budgets.max_core_jobs} core jobs run at the same time "
@@ -86,10 +88,13 @@ def exhausted_budget(state: SessionState, budgets: Budgets) -> BudgetName | None
 
 
 def exhausted_event(
-    budget: BudgetName, state: SessionState, budgets: Budgets, dm: str
+    budget: BudgetName, state: SessionState, budgets: Budgets, *, dm: str, lane: str
 ) -> BudgetExhausted | None:
-    """Return the event that records an exhausted budget, or None if the log already has it."""
-    if exhausted_budget(state, budgets) == budget:
+    """Return the event that records an exhausted budget and that the user of a lane is asked for more.
+
+    Returns None if the log already has both.
+    """
+    if exhausted_budget(state, budgets) == budget and state.edge_of(lane) in state.asked_in:
         return None
     return BudgetExhausted(budget=budget, limit=limit_of(budget, state, budgets), dm=dm)
 
@@ -125,13 +130,16 @@ def budget_question(budget: BudgetName, state: SessionState, budgets: Budgets) -
     )
 
 
-def parse_grant(text: str, state: SessionState, budgets: Budgets) -> BudgetGrant | None:
+def parse_grant(
+    text: str, state: SessionState, budgets: Budgets, *, lane: str
+) -> BudgetGrant | None:
     """Return the grant in a user's message, if a budget is exhausted and the message means yes.
 
-    A grant adds the configured limit again.
+    Only a user who was asked, in the conversation of this edge lane, can grant more. A grant adds the
+    configured limit again.
     """
     budget = exhausted_budget(state, budgets)
-    if budget is None or not is_affirmative(text):
+    if budget is None or lane not in state.asked_in or not is_affirmative(text):
         return None
     return BudgetGrant(budget, _more(budget, budgets))
 
@@ -165,9 +173,11 @@ class BudgetExceeded(ChoirError):
         super().__init__(message)
         self.budget = budget
 
-    def event(self, state: SessionState, budgets: Budgets, dm: str) -> BudgetExhausted | None:
-        """Return the event that records this, or None if the log already has it."""
-        return exhausted_event(TOKENS, state, budgets, dm)
+    def event(
+        self, state: SessionState, budgets: Budgets, *, dm: str, lane: str
+    ) -> BudgetExhausted | None:
+        """Return the event that records this in a lane, or None if the log already has it."""
+        return exhausted_event(TOKENS, state, budgets, dm=dm, lane=lane)
 
 
 class TokenBudget:

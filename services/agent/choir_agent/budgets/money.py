@@ -55,11 +55,14 @@ class MoneyBudgetExceeded(BudgetExceeded):
         self._refusal = refusal
         self._budget = budget
 
-    def event(self, state: SessionState, budgets: Budgets, dm: str) -> BudgetExhausted | None:
-        """Return the event that records this, or None if the log already has it."""
+    def event(
+        self, state: SessionState, budgets: Budgets, *, dm: str, lane: str
+    ) -> BudgetExhausted | None:
+        """Return the event that records this in a lane, or None if the log already has it."""
         limit, until = self._refusal.limit_micro_usd, self._refusal.until
         recorded_limit = (state.exhausted, state.exhausted_limit, state.exhausted_until)
-        if recorded_limit == (self._budget, limit, until):
+        is_recorded = recorded_limit == (self._budget, limit, until)
+        if is_recorded and state.edge_of(lane) in state.asked_in:
             return None
         return BudgetExhausted(budget=self._budget, limit=limit, dm=dm, until=until)
 
@@ -72,6 +75,8 @@ class PlannedCall:
     name: str
     """The entry in `models`, `transcription` or `tts`."""
     job_id: str | None = None
+    dm: str = ""
+    """The conversation that it works for; empty: the home conversation."""
     timeout_s: float
     """How long the call may take, with its retries."""
     prompt_tokens: int = 0
@@ -183,7 +188,9 @@ class MoneyReservations:
 
         Without control's answer no call is made: the limits are hard.
         """
-        request = HostToolRequest(tool_name=tool, call_id=new_id("call"), input=arguments)
+        request = HostToolRequest(
+            tool_name=tool, call_id=new_id("call"), input=arguments, dm=call.dm
+        )
         backoff = Backoff()
         while True:
             pause_s = backoff.pause_s()
@@ -214,13 +221,16 @@ class MoneyReservations:
             log.warning("reservation not released", error=error.message)
 
 
-def parse_money_grant(text: str, state: SessionState, now: datetime) -> BudgetGrant | None:
+def parse_money_grant(
+    text: str, state: SessionState, now: datetime, *, lane: str
+) -> BudgetGrant | None:
     """Return the grant in a user's message if a budget in money is exhausted, or None.
 
-    A budget that does not stop the edge lane, or whose period is over, is extended by the command only.
+    Only a user who was asked, in the conversation of this edge lane, can grant more. A budget that does not
+    stop the edge lane, or whose period is over, is extended by the command only.
     """
     budget = next((name for name in MONEY_BUDGETS if name == state.exhausted), None)
-    if budget is None or _is_over(state.exhausted_until, now):
+    if budget is None or lane not in state.asked_in or _is_over(state.exhausted_until, now):
         return None
     needs_command = budget in ("usd_per_call", "usd_per_job")
     if not (is_command(text) if needs_command else is_affirmative(text)):

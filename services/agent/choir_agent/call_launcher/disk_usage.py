@@ -11,6 +11,10 @@ from collections.abc import Iterator, Sequence
 BLOCK_BYTES = 512
 """Unit of `st_blocks`, whatever the file system."""
 ENTRIES_PER_STEP = 200
+CERTAIN_FACTOR = 2
+"""A count ends at this multiple of a limit if it is long: a directory that grows as fast as it is read has no
+end."""
+LONG_COUNT_S = 5.0
 
 
 class DiskUsage:
@@ -31,9 +35,9 @@ class DiskLimits:
         self.size = size
         self.files = files
 
-    def are_exceeded(self, usage: DiskUsage) -> bool:
-        """Return whether a usage is over a limit."""
-        return 0 < self.size < usage.size or 0 < self.files < usage.files
+    def are_exceeded(self, usage: DiskUsage, factor: int = 1) -> bool:
+        """Return whether a usage is over this multiple of a limit."""
+        return 0 < self.size * factor < usage.size or 0 < self.files * factor < usage.files
 
     def __str__(self) -> str:
         parts = [f"{self.size / 1e6:,.0f} MB"] if self.size else []
@@ -42,10 +46,18 @@ class DiskLimits:
 
 
 class DiskCounter:
-    """One count of everything below some directories; a file with several names counts once."""
+    """One count of everything below some directories; a file with several names counts once.
 
-    def __init__(self, directories: Sequence[str]) -> None:
+    It ends early, and `is_partial` is set, if it takes long and the limits are exceeded by far.
+    """
+
+    def __init__(
+        self, directories: Sequence[str], limits: DiskLimits, *, long_s: float = LONG_COUNT_S
+    ) -> None:
         self.usage = DiskUsage()
+        self.is_partial = False
+        self._long_at = time.monotonic() + long_s
+        self._limits = limits
         self._steps = self._walk(list(directories))
         self._linked: set[tuple[int, int]] = set()
 
@@ -61,6 +73,8 @@ class DiskCounter:
                     for entry in entries:
                         seen += 1
                         if seen % ENTRIES_PER_STEP == 0:
+                            if self._stop_if_long():
+                                return
                             yield
                         # A file that was deleted meanwhile must not end the count of its directory: the
                         # next count would then look like growth.
@@ -73,6 +87,12 @@ class DiskCounter:
                         self._add(status)
             except OSError:
                 continue  # a directory that was deleted meanwhile, or is not readable
+
+    def _stop_if_long(self) -> bool:
+        self.is_partial = time.monotonic() >= self._long_at and self._limits.are_exceeded(
+            self.usage, CERTAIN_FACTOR
+        )
+        return self.is_partial
 
     def _add(self, status: os.stat_result) -> None:
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):

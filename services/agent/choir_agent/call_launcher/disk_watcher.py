@@ -41,6 +41,8 @@ class DiskWatcher:
         self._last_count_at = time.monotonic()
         self._rest_until = 0.0
         self._over: DiskUsage | None = None
+        self._at_excess = self._at_start
+        """What was used on the file systems when the first count over a limit began."""
 
     @property
     def is_counting(self) -> bool:
@@ -55,12 +57,13 @@ class DiskWatcher:
                 if shortage := _find_shortage(path, descriptor):
                     return shortage
         if self._count is None and self._is_count_due(now):
-            self._count, self._count_began = DiskCounter(self._directories), time.monotonic()
-            self._at_count = now
+            self._count = DiskCounter(self._directories, self._limits)
+            self._count_began, self._at_count = time.monotonic(), now
         if self._count is None or not self._count.advance(time.monotonic() + COUNT_STEP_S):
             return ""
-        usage, self._count = self._count.usage, None
-        return self._judge(usage)
+        count, self._count = self._count, None
+        has_grown = count.is_partial and _is_more(now, self._at_excess)
+        return self._judge(count.usage, has_grown=has_grown)
 
     def _is_count_due(self, now: DiskUsage) -> bool:
         if not (self._limits.size or self._limits.files) or time.monotonic() < self._rest_until:
@@ -72,10 +75,11 @@ class DiskWatcher:
         grew = now.size - self._at_count.size >= size or now.files - self._at_count.files >= files
         return grew or time.monotonic() - self._last_count_at >= RECOUNT_S
 
-    def _judge(self, usage: DiskUsage) -> str:
+    def _judge(self, usage: DiskUsage, *, has_grown: bool) -> str:
         """Return an excess for directories over a limit that have grown since a count over the limit.
 
-        A call that only deletes may run.
+        A call that only deletes may run. Two counts that ended early cannot be compared; `has_grown` tells
+        whether the file systems have grown since the first began.
         """
         before, self._over = self._over, None
         self._last_count_at = time.monotonic()
@@ -85,7 +89,10 @@ class DiskWatcher:
             )
             return ""
         self._over = usage
-        if before is None or (usage.size <= before.size and usage.files <= before.files):
+        if before is None:
+            self._at_excess = self._at_count
+            return ""
+        if not has_grown and usage.size <= before.size and usage.files <= before.files:
             return ""
         return f"the workspace with its temporary files has {usage}; the limit is {self._limits}"
 
@@ -97,6 +104,11 @@ class DiskWatcher:
             usage.size += (status.f_blocks - status.f_bfree) * status.f_frsize
             usage.files += status.f_files - status.f_ffree
         return usage
+
+
+def _is_more(now: DiskUsage, before: DiskUsage) -> bool:
+    size, files = now.size - before.size, now.files - before.files
+    return size >= IGNORED_BYTES or files >= IGNORED_FILES
 
 
 def _open_file_systems(directories: Sequence[str]) -> dict[str, int]:

@@ -30,6 +30,7 @@ from choir_common.wire.events import (
     UserMessageStarted,
 )
 from choir_common.wire.model import JsonObject
+from choir_common.wire.speakers import format_speaker
 
 TEXT_LIMITS = (8_000, 4_000, 2_000, 1_000, 400, 150)
 HEADING = "Selected lines of the conversation, shortened, each after the hash of its event:"
@@ -142,7 +143,9 @@ def _selected_line(event: CommittedEvent) -> str:
     match event.payload:
         case UserMessageStarted() as message:
             sent = f" ({message.sent})" if message.sent else ""
-            author = "schedule" if message.wake_up is not None else "user"
+            author = format_speaker(message.speaker).removeprefix("from ") or "user"
+            if message.wake_up is not None:
+                author = message.wake_up.outside or "schedule"
             author, text = f"{author}{sent}", message.text
         case InjectedInstruction(text=text):
             author = "instruction"

@@ -1,16 +1,14 @@
-"""HTTP client for control's eight RPC verbs, and the stream of its signals over SSE.
+"""HTTP client for control's eight RPC verbs. `send_hello` registers this process (INIT_HELLO).
 
-`send_hello` registers this process (INIT_HELLO); `follow_signals` follows the stream across reconnects.
+`signal_stream` follows the stream of control's signals.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import httpx2
-import structlog
 
-from choir_agent.control_client.unix_transport import UnixTransport
 from choir_common.backoff import Backoff
 from choir_common.errors import (
     ChoirError,
@@ -22,7 +20,8 @@ from choir_common.errors import (
     Unavailable,
 )
 from choir_common.http.client import make_client
-from choir_common.http.response_parser import parse_events, read_problem
+from choir_common.http.response_parser import read_problem
+from choir_common.http.unix_transport import UnixTransport
 from choir_common.ids import new_id
 from choir_common.tracing import trace_headers
 from choir_common.wire.model import WireModel
@@ -45,9 +44,6 @@ from choir_common.wire.rpc import (
     StatusRequest,
     TerminateRequest,
 )
-from choir_common.wire.signals import SIGNAL_BODY, Signal
-
-log = structlog.get_logger("choir.agent.signals")
 
 R = TypeVar("R", bound=WireModel)
 
@@ -55,8 +51,6 @@ CALL_TIMEOUT_S = 10.0
 # Control may have to fetch the proposed branch from its remote.
 APPROVAL_TIMEOUT_S = 25.0
 SERVER_ERROR = 500
-# Control sends a comment every 15 s; after three missing ones the connection is dead.
-READ_TIMEOUT_S = 45.0
 
 
 class ControlClient:
@@ -195,38 +189,3 @@ async def send_hello(
             if hopeless or asyncio.get_running_loop().time() > deadline:
                 raise StartupError(f"Control rejected INIT_HELLO: {error.message}") from error
             await asyncio.sleep(backoff.pause_s())
-
-
-async def follow_signals(control: ControlClient) -> AsyncIterator[Signal]:
-    """Yield every signal once and in order, until cancelled.
-
-    `Last-Event-ID` makes the stream continue where it was interrupted. Raises Fenced or Unauthorized if this
-    session is no longer ours.
-    """
-    last_seen: int | None = None
-    backoff = Backoff()
-    while True:
-        try:
-            async for signal in _follow_once(control, last_seen):
-                backoff.reset()
-                # A reconnect may repeat signals.
-                if last_seen is None or signal.seq > last_seen:
-                    last_seen = signal.seq
-                    yield signal
-        except (Fenced, Unauthorized):
-            raise
-        except (httpx2.TransportError, ChoirError, ValueError) as error:
-            log.info("signal stream interrupted; reconnecting", error=str(error))
-        await asyncio.sleep(backoff.pause_s())
-
-
-async def _follow_once(control: ControlClient, last_seen: int | None) -> AsyncIterator[Signal]:
-    headers = {"Accept": "text/event-stream", "X-Choir-Request-Id": new_id("req")}
-    if last_seen is not None:
-        headers["Last-Event-ID"] = str(last_seen)
-    timeout = httpx2.Timeout(5.0, read=READ_TIMEOUT_S)
-    async with control.http.stream("GET", "/events", headers=headers, timeout=timeout) as response:
-        if not response.is_success:
-            raise error_from_response(response.status_code, await response.aread())
-        async for event in parse_events(response.aiter_raw()):
-            yield Signal(seq=int(event.id), body=SIGNAL_BODY.validate_json(event.data))

@@ -7,13 +7,13 @@ are not read here: models that see get them with each prompt (`models/picture_mo
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.log.session_state import TurnState
 from choir_agent.models.picture_model import MAX_PDF_BYTES, MAX_PDF_PAGES
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace_files import WorkspaceFiles
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.errors import Unavailable
-from choir_common.lanes import EDGE_LANE
 from choir_common.wire.attachments import AttachmentText, ReceivedFile
 from choir_common.wire.events import AttachmentsRead, UserMessageStarted
 from choir_files.errors import UnreadableFile
@@ -26,7 +26,7 @@ MAX_CHARS = 16_000
 
 
 class AttachmentReader:
-    """Reader of the texts of the open turn's files, once."""
+    """Reader of the texts of open turns' files, once for each turn."""
 
     def __init__(
         self,
@@ -41,12 +41,11 @@ class AttachmentReader:
         self._files = files
         self._settings = settings
 
-    async def read(self) -> None:
-        """Commit the texts of the files of the open turn's message, if it has any that can be read."""
-        turn = self._arbiter.state.turn
-        if turn is None or turn.attachments_read or turn.steps or turn.cancelled:
+    async def read(self, turn: TurnState) -> None:
+        """Commit the texts of the files of an open turn's message, if it has any that can be read."""
+        if turn.attachments_read or turn.steps or turn.cancelled:
             return
-        window = self._memory.window(EDGE_LANE)
+        window = self._memory.window(turn.lane)
         head_turn = window.find_turn(turn.turn_id) if window is not None else None
         message = head_turn.head.payload if head_turn is not None else None
         if not isinstance(message, UserMessageStarted):
@@ -62,7 +61,7 @@ class AttachmentReader:
         if texts:
             event = AttachmentsRead(turn_id=turn.turn_id, texts=tuple(texts))
             # Not urgent, hence `more_follows`: replicated together with the next event.
-            self._arbiter.commit(EDGE_LANE, event, more_follows=True)
+            self._arbiter.commit(turn.lane, event, more_follows=True)
 
     async def _text_of(self, file: ReceivedFile, max_chars: int) -> AttachmentText | None:
         file_format = detect_format(file.name) or detect_format(file.path)

@@ -175,8 +175,8 @@ class CoreJobRunner:
             await self._model.think(job)
             self._refusal = ""
         except MoneyBudgetExceeded as error:
-            is_new = error.event(before, self._budgets(), job.dm) is not None
-            await self._await_money(job, error, is_new=is_new)
+            question = error.event(before, self._budgets(), dm=job.dm, lane=self._lane)
+            await self._await_money(job, error, is_new=question is not None)
         except BudgetExceeded as error:
             self._end(job, EndJob("budget_exceeded", error.message))
         except ModelFailed as error:

@@ -1,4 +1,4 @@
-"""Tasks of the open core jobs, within the lifetime of the edge lane.
+"""Tasks of the open core jobs, within the lifetime of the edge lanes.
 
 CoreStarted starts a job, an injection wakes it, and Cancelled cancels it.
 """
@@ -73,9 +73,14 @@ class CoreJobManager:
             case _:
                 pass
 
-    def cancel(self, name: str, signal: int) -> None:
-        """Cancel a job by name at the user's request; an unknown name has no effect."""
+    def cancel(self, name: str, signal: int, *, edge: str | None = None) -> None:
+        """Cancel a job by name at the user's request; an unknown name has no effect.
+
+        With the edge lane of a conversation, only a job that it has started.
+        """
         job = self._arbiter.state.find_job(name)
+        if job is not None and edge not in (None, job.edge):
+            job = None
         job_id = None if job is None else job.turn_id
         cancelled = Cancelled(target=core_lane(name), turn_id=job_id, by="user", signal=signal)
         self._arbiter.commit(SESSION_LANE, cancelled)

@@ -1,8 +1,8 @@
-"""Reporter of the edge lane's running model call: sends the text written so far to control.
+"""Reporters of the edge lanes' running model calls: send the text written so far to control.
 
-Best effort: control shows the draft and never stores it. Each report contains the whole text, at most one is
-on its way, and text that arrives meanwhile waits for the next one, so neither the model call nor a heartbeat
-is delayed. A lost report is repaired by the next one.
+Best effort: control shows the draft and never stores it. Each report contains the whole text, at most one of
+a lane is on its way, and text that arrives meanwhile waits for the next one, so neither the model call nor a
+heartbeat is delayed. A lost report is repaired by the next one.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from choir_agent.control_client.control_client import ControlClient
 from choir_agent.lanes.edge_states import EdgeState
 from choir_agent.settings import SettingsSource
 from choir_common.errors import ChoirError
-from choir_common.lanes import EDGE_LANE, is_edge
+from choir_common.lanes import is_edge
 from choir_common.redactor import Redactor
 from choir_common.wire.activity import MAX_DRAFT
 from choir_common.wire.rpc import ReplyDraft, StatusRequest
@@ -64,15 +64,13 @@ class _CallDraft:
         self._changed.set()
 
 
-class DraftReporter:
-    """Reporter of the draft of the edge lane's reply."""
+class LaneDraftReporter:
+    """Reporter of the draft of one edge lane's reply."""
 
-    def __init__(
-        self, control: ControlClient, redactor: Redactor, settings: SettingsSource
-    ) -> None:
+    def __init__(self, lane: str, control: ControlClient, redactor: Redactor) -> None:
+        self._lane = lane
         self._control = control
         self._redactor = redactor
-        self._settings = settings
         self._draft: _CallDraft | None = None
         self._text_of_failed_call = ""
         """What control still shows of a call that failed; the next call replaces it."""
@@ -92,17 +90,8 @@ class DraftReporter:
         return self._draft is not None and bool(self._draft.text.strip())
 
     @contextlib.contextmanager
-    def follow(self, lane: str, read_rev: int) -> Iterator[OutputListener]:
-        """Yield the listener of a model call; report what it receives while the context is open.
-
-        The calls of core jobs are streamed, too, so that a long answer is no silence, but nobody sees them.
-        """
-        if not self._settings.current().settings.streaming:
-            yield NO_LISTENER
-            return
-        if not is_edge(lane):
-            yield UNHEARD
-            return
+    def follow(self, read_rev: int) -> Iterator[OutputListener]:
+        """Yield the listener of a model call; report what it receives while the context is open."""
         draft = self._draft = _CallDraft(read_rev, self._changed)
         if self._text_of_failed_call:
             draft.visible_text, self._text_of_failed_call = self._text_of_failed_call, ""
@@ -134,7 +123,7 @@ class DraftReporter:
         report = ReplyDraft(read_rev=draft.read_rev, text=text)
         try:
             await self._control.report_status(
-                StatusRequest(lane=EDGE_LANE, state=EdgeState.REASONING, draft=report)
+                StatusRequest(lane=self._lane, state=EdgeState.REASONING, draft=report)
             )
         except ChoirError as error:
             log.info("draft not shown", error=error.message)
@@ -147,3 +136,52 @@ class DraftReporter:
         # Halves of a character arrive in two parts; one whose other half is missing is left out.
         characters = text.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
         return self._redactor.redact_unfinished(characters)
+
+
+class DraftReporter:
+    """Reporter of the drafts of all edge lanes; none waits for another."""
+
+    def __init__(
+        self, control: ControlClient, redactor: Redactor, settings: SettingsSource
+    ) -> None:
+        self._control = control
+        self._redactor = redactor
+        self._settings = settings
+        self._lanes: dict[str, LaneDraftReporter] = {}
+        self._not_started: list[LaneDraftReporter] = []
+        self._has_new_lane = asyncio.Event()
+
+    def of(self, lane: str) -> LaneDraftReporter:
+        """Return the reporter of an edge lane; it is created with the lane's first call."""
+        if lane not in self._lanes:
+            self._lanes[lane] = LaneDraftReporter(lane, self._control, self._redactor)
+            self._not_started.append(self._lanes[lane])
+            self._has_new_lane.set()
+        return self._lanes[lane]
+
+    @contextlib.contextmanager
+    def follow(
+        self, lane: str, read_rev: int, *, is_hidden: bool = False
+    ) -> Iterator[OutputListener]:
+        """Yield the listener of a model call; report what it receives while the context is open.
+
+        The calls of core jobs and hidden ones are streamed, too, so that a long answer is no silence, but
+        nobody sees them.
+        """
+        if not self._settings.current().settings.streaming:
+            yield NO_LISTENER
+        elif is_hidden or not is_edge(lane):
+            yield UNHEARD
+        else:
+            with self.of(lane).follow(read_rev) as listener:
+                yield listener
+
+    async def run(self) -> None:
+        """Send the reports of all lanes until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._has_new_lane.clear()
+                for lane in self._not_started:
+                    tasks.create_task(lane.run())
+                self._not_started.clear()
+                await self._has_new_lane.wait()

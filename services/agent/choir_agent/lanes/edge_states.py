@@ -12,7 +12,6 @@ import structlog
 
 from choir_agent.lanes.lane_status import LaneStateRecorder
 from choir_common.errors import Conflict
-from choir_common.lanes import EDGE_LANE
 
 log = structlog.get_logger("choir.agent.edge")
 
@@ -97,9 +96,10 @@ def next_edge_state(state: EdgeState, trigger: EdgeTrigger) -> EdgeState:
 
 
 class EdgeStateTracker:
-    """The current state of the edge lane; reports each change."""
+    """The current state of an edge lane; reports each change."""
 
-    def __init__(self, recorder: LaneStateRecorder) -> None:
+    def __init__(self, lane: str, recorder: LaneStateRecorder) -> None:
+        self._lane = lane
         self._recorder = recorder
         self.state = EdgeState.IDLE
 
@@ -107,6 +107,6 @@ class EdgeStateTracker:
         """Change the state; raises Conflict for a transition that is not in the table."""
         before, self.state = self.state, next_edge_state(self.state, trigger)
         log.info(
-            "lane state changed", lane=EDGE_LANE, state=self.state, before=before, trigger=trigger
+            "lane state changed", lane=self._lane, state=self.state, before=before, trigger=trigger
         )
-        self._recorder.record_state(EDGE_LANE, self.state)
+        self._recorder.record_state(self._lane, self.state)

@@ -19,6 +19,7 @@ from choir_agent.skills.current_step import (
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.skills.skill_spec import START_TOOL, TRANSITION_TOOL
 from choir_agent.tools.availability import unavailable_tools
+from choir_agent.tools.conversation_argument import Destinations, find_destinations
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.short_tools import tools_to_hide
@@ -45,29 +46,36 @@ class LanePrompts:
         self._settings = settings
 
     def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> LanePrompt:
-        """Return the prompt of the edge lane's turn, or of an open core job."""
+        """Return the prompt of an edge lane's turn, or of an open core job."""
         state, job = self._session.state, work if isinstance(work, JobState) else None
         settings = self._settings.current().settings
         short = model_for_lane(settings, work.lane).has_small_context
-        tools = self._tools(work.lane, self._allowed(state, work.lane, job), settings)
+        others = find_destinations(settings.conversations, work.dm)
+        tools = self._tools(work.lane, self._allowed(state, work.lane, job), settings, others)
         step = self._step_texts(state, work.lane)
         if job is None:
-            return self._assembler.edge(state, tools, step, history, short=short)
+            return self._assembler.edge(state, tools, step, history, lane=work.lane, short=short)
         return self._assembler.core(state, job.name, tools, step, history, short=short)
 
-    def _tools(self, lane: str, allowed: frozenset[str] | None, settings: AgentSettings) -> bytes:
+    def _tools(
+        self,
+        lane: str,
+        allowed: frozenset[str] | None,
+        settings: AgentSettings,
+        others: Destinations,
+    ) -> bytes:
         hidden = unavailable_tools(self._registry.manifests(), settings)
         if self._session.state.skill_of(lane) is None:
             hidden |= self._unusable_skill_tools(hidden)
         if not model_for_lane(settings, lane).has_small_context:
-            return self._registry.view(lane, allowed, hidden)
+            return self._registry.view(lane, allowed, hidden, conversations=others)
         # A skill's step and a briefing name few tools, and the work needs them.
         if allowed is None:
             jobs_have_room = (
                 is_edge(lane) and not model_for_lane(settings, CORE_LANE_PREFIX).has_small_context
             )
             hidden |= tools_to_hide(self._registry.canonical_names, with_jobs=jobs_have_room)
-        return self._registry.view(lane, allowed, hidden, short=True)
+        return self._registry.view(lane, allowed, hidden, short=True, conversations=others)
 
     def _unusable_skill_tools(self, hidden: frozenset[str]) -> frozenset[str]:
         """Return the skill tools that a lane outside of skills cannot use."""

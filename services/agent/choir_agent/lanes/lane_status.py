@@ -46,7 +46,7 @@ class LaneStatusDescriber:
             state=state,
             skill=skill.skill if skill is not None else None,
             step=skill.state if skill is not None else None,
-            budget_remaining=_edge_left(session, budgets)
+            budget_remaining=_edge_left(lane, session, budgets)
             if is_edge(lane)
             else _job_left(lane, session, budgets, self._clock.now()),
             model_failure=self._outages.of(model_name_for_lane(settings, lane)),
@@ -66,14 +66,15 @@ def _model_in_use(settings: AgentSettings, lane: str) -> ModelInUse | None:
     )
 
 
-def _edge_left(state: SessionState, budgets: Budgets) -> dict[str, int]:
+def _edge_left(lane: str, state: SessionState, budgets: Budgets) -> dict[str, int]:
     remaining = {
         TOKENS: remaining_of(TOKENS, state, budgets),
         CALLS: remaining_of(CALLS, state, budgets),
         "max_core_jobs": max(0, budgets.max_core_jobs - len(state.jobs)),
     }
-    if state.turn is not None:
-        remaining["max_steps_per_turn"] = max(0, budgets.max_steps_per_turn - state.turn.steps)
+    turn = state.turn_in(lane)
+    if turn is not None:
+        remaining["max_steps_per_turn"] = max(0, budgets.max_steps_per_turn - turn.steps)
     return remaining
 
 

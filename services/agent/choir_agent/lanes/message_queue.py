@@ -30,7 +30,7 @@ class _Entry:
 
 
 class MessageQueue:
-    """Queue of the edge lane; `async with` begins its transcriptions, and ends them.
+    """Queue of an edge lane; `async with` begins its transcriptions, and ends them.
 
     Messages arrive before the agent has the key of the transcription.
     """
@@ -39,8 +39,6 @@ class MessageQueue:
         self._notes = notes
         self._wake = wake
         self._entries: deque[_Entry] = deque()
-        self._has_space = asyncio.Event()
-        self._has_space.set()
         self._has_begun = False
         self._closed = False
 
@@ -55,9 +53,15 @@ class MessageQueue:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def wait_for_space(self) -> None:
-        """Wait while the queue is full. Until then no further signal is read."""
-        await self._has_space.wait()
+    @property
+    def is_full(self) -> bool:
+        """Return whether no further message may be appended. Control keeps those that are not."""
+        return len(self._entries) >= MAX_QUEUED_MESSAGES
+
+    @property
+    def has_room(self) -> bool:
+        """Return whether it is worth to fetch the messages that were not appended."""
+        return len(self._entries) <= MAX_QUEUED_MESSAGES // 2
 
     def __contains__(self, inbox_id: str) -> bool:
         return any(entry.message.inbox_id == inbox_id for entry in self._entries)
@@ -65,8 +69,6 @@ class MessageQueue:
     def put(self, message: UserMessageSignal) -> None:
         """Append a message, and wake the lane."""
         self._entries.append(_Entry(message, has_voice(message)))
-        if len(self._entries) >= MAX_QUEUED_MESSAGES:
-            self._has_space.clear()
         self._start_transcriptions()
         self._wake.set()
 
@@ -92,7 +94,6 @@ class MessageQueue:
         """Remove and return the first message; call it only if that is ready."""
         transcript = self._result(self._entries[0])
         self._entries.popleft()
-        self._has_space.set()
         return transcript
 
     def cancel_transcription(self) -> None:

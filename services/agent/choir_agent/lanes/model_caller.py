@@ -27,6 +27,7 @@ from choir_agent.models.lane_models import (
     model_for_lane,
     model_name_for_lane,
     models_for_lane,
+    wake_up_models,
 )
 from choir_agent.models.model_wrappers import CallPurpose, MeteredCompletion, MeteredModel
 from choir_agent.models.picture_model import max_pdf_pages
@@ -41,7 +42,7 @@ from choir_agent.settings import SettingsSource
 from choir_agent.tools.registry import ToolRegistry
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
-from choir_common.lanes import EDGE_LANE, is_edge
+from choir_common.lanes import is_edge
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import ModelOutput, PromptNote, ProviderFields, ToolCall
 from choir_common.wire.model_config import InputKind
@@ -101,7 +102,7 @@ class WindowShrinker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _RunningCall:
-    """The edge lane's model call that runs now."""
+    """The model call of an edge lane that runs now."""
 
     turn_id: str
     model: NamedModel
@@ -139,7 +140,8 @@ class ModelCaller:
         self._cool_downs = cool_downs
         self._notices = ModelNotices(arbiter)
         self._histories = HistoryFormatCache()
-        self._running: _RunningCall | None = None
+        self._running: dict[str, _RunningCall] = {}
+        """The running call of each edge lane."""
         self._failed_keys: dict[str, str | None] = {}
         """The keys with which models failed last, by the models' names."""
 
@@ -166,7 +168,7 @@ class ModelCaller:
     ) -> Sequence[tuple[NamedModel, ModelFailed]] | None:
         """Call the lane's models until one answers; return all failures, in the lane's order, if none
         does."""
-        models = models_for_lane(self._settings.current().settings, work.lane)
+        models = self._models_of(work)
         self._end_cool_downs_of_new_keys(models)
         failures: dict[str, tuple[NamedModel, ModelFailed]] = {}
         for model in self._cool_downs.order(models):
@@ -187,6 +189,14 @@ class ModelCaller:
             self._notices.tell_of_answer(work, first=models[0], used=model, failure=failure)
             return None
         return [failures[model.name] for model in models]
+
+    def _models_of(self, work: TurnState | JobState) -> tuple[NamedModel, ...]:
+        """Return the models of a turn or job in the order in which they are tried."""
+        settings = self._settings.current().settings
+        is_quiet = isinstance(work, TurnState) and work.quiet
+        return (wake_up_models(settings) if is_quiet else ()) or models_for_lane(
+            settings, work.lane
+        )
 
     def _end_cool_downs_of_new_keys(self, models: Sequence[NamedModel]) -> None:
         """Use the models again at once whose key was replaced since they failed."""
@@ -231,32 +241,32 @@ class ModelCaller:
                 self._record_exhausted(work, error)
                 raise
 
-    def record_interrupted(self, note: str) -> bool:
-        """Record what the user has seen of the edge lane's running call, with a note; return whether
+    def record_interrupted(self, lane: str, note: str) -> bool:
+        """Record what the user has seen of an edge lane's running call, with a note; return whether
         anything was seen.
 
         The caller cancels the call at once, which closes the connection to the provider.
         """
-        call, text = self._running, self._drafts.shown_text
+        call, text = self._running.get(lane), self._drafts.of(lane).shown_text
         if call is None or not text.strip() or self._arbiter.is_suspending:
             return False
-        return self._record_stopped(call, f"{text.rstrip()}\n\n{note}")
+        return self._record_stopped(lane, call, f"{text.rstrip()}\n\n{note}")
 
-    def record_unwritten(self, note: str, after_s: float) -> bool:
-        """Record a note as the output of the edge lane's running call, if it has run for a time and written
+    def record_unwritten(self, lane: str, note: str, after_s: float) -> bool:
+        """Record a note as the output of an edge lane's running call, if it has run for a time and written
         no text; return whether it was recorded.
 
         The caller cancels the call at once, as above.
         """
-        call = self._running
-        if call is None or self._drafts.has_text or self._arbiter.is_suspending:
+        call = self._running.get(lane)
+        if call is None or self._drafts.of(lane).has_text or self._arbiter.is_suspending:
             return False
         if time.monotonic() - call.began < after_s:
             return False
-        return self._record_stopped(call, note)
+        return self._record_stopped(lane, call, note)
 
-    def _record_stopped(self, call: _RunningCall, text: str) -> bool:
-        spent = self._model.take_interrupted(EDGE_LANE)
+    def _record_stopped(self, lane: str, call: _RunningCall, text: str) -> bool:
+        spent = self._model.take_interrupted(lane)
         if spent is None:
             return False
         output = ModelOutput(
@@ -272,8 +282,8 @@ class ModelCaller:
             usage=spent.usage,
             notes=call.prompt.notes,
         )
-        self._running = None
-        self._arbiter.commit(EDGE_LANE, output, more_follows=True)
+        self._running.pop(lane, None)
+        self._arbiter.commit(lane, output, more_follows=True)
         return True
 
     def explain(self, error: ModelFailed, lane: str) -> str:
@@ -333,24 +343,25 @@ class ModelCaller:
         key = self._key(model)
         if is_edge(work.lane):
             began = time.monotonic()
-            self._running = _RunningCall(work.turn_id, model, prompt, read_rev, began)
+            self._running[work.lane] = _RunningCall(work.turn_id, model, prompt, read_rev, began)
         purpose = CallPurpose(
             name=model.name,
             lane=work.lane,
             event_lane=work.lane,
             turn_id=work.turn_id,
             job_id=work.turn_id if isinstance(work, JobState) else None,
+            dm=work.dm,
         )
         try:
-            with self._drafts.follow(work.lane, read_rev) as listener:
+            is_hidden = isinstance(work, TurnState) and work.quiet
+            with self._drafts.follow(work.lane, read_rev, is_hidden=is_hidden) as listener:
                 async with self._model.complete(
                     config, key, prompt, purpose, listener=listener
                 ) as completion:
                     # Inside the context, so that the reservation ends when the usage is charged.
                     self._record(work, completion, read_rev, origin, prompt.notes)
         finally:
-            if is_edge(work.lane):
-                self._running = None
+            self._running.pop(work.lane, None)
 
     async def _wait(self, work: TurnState | JobState, error: ModelFailed, pause_s: float) -> None:
         log.info("model call failed; waiting", lane=work.lane, wait_s=round(pause_s, 3),
@@ -362,7 +373,7 @@ class ModelCaller:
     def _record_exhausted(self, work: TurnState | JobState, error: BudgetExceeded) -> None:
         """Record once that the budget is exhausted; the lane's closing reply asks the user for more."""
         budgets = self._settings.current().settings.budgets
-        event = error.event(self._arbiter.state, budgets, work.dm)
+        event = error.event(self._arbiter.state, budgets, dm=work.dm, lane=work.lane)
         if event is not None:
             self._arbiter.commit(work.lane, event)
 
@@ -398,9 +409,8 @@ class ModelCaller:
             usage=completion.usage,
             notes=notes,
         )
-        if is_edge(work.lane):
-            # An output that is recorded can no longer be stopped.
-            self._running = None
+        # An output that is recorded can no longer be stopped.
+        self._running.pop(work.lane, None)
         # The next event follows at once (a tool request or the reply): send both in one heartbeat.
         self._arbiter.commit(work.lane, output, more_follows=True)
 

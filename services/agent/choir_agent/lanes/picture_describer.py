@@ -104,6 +104,7 @@ class PictureDescriber:
             event_lane=work.lane,
             turn_id=work.turn_id,
             job_id=work.turn_id if isinstance(work, JobState) else None,
+            dm=work.dm,
         )
         event = PictureDescribed(turn_id=work.turn_id, path=path, model=model.config.model)
         key = self._settings.current().secret(model.config.secret)

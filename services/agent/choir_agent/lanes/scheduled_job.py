@@ -1,4 +1,4 @@
-"""The core job of a schedule: its briefing, and the input of its skill. Pure.
+"""The core job of a schedule or a trigger: its briefing, and the input of its skill. Pure.
 
 The job's id is derived from the message, so a turn that a crash interrupted starts the same job.
 """
@@ -8,18 +8,22 @@ import orjson
 from choir_agent.log.session_state import SessionState
 from choir_common.wire.events import CoreStarted, UserMessageStarted
 from choir_common.wire.model import JsonObject
+from choir_common.wire.prompt_marks import OUTSIDE_VALUES_REMARK
 
 
 def job_of_schedule(message: UserMessageStarted, state: SessionState) -> CoreStarted:
-    """Return the start of the core job that a scheduled message asks for."""
+    """Return the start of the core job that the message of a schedule or a trigger asks for."""
     wake_up = message.wake_up
     name = "schedule" if wake_up is None else f"schedule-{wake_up.schedule_id}"
+    task = message.text
+    if wake_up is not None and wake_up.outside:
+        name, task = "trigger", f"[Choir] {OUTSIDE_VALUES_REMARK}\n\n{task}"
     return CoreStarted(
         job_id=f"job_{message.inbox_id}",
         job_name=_free_name(name, state),
         call_id="",
         dm=message.dm,
-        task_spec=message.text,
+        task_spec=task,
         begun=message.sent,
         answers=message.inbox_id,
         skill="" if wake_up is None else wake_up.skill,

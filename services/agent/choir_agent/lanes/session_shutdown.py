@@ -1,4 +1,4 @@
-"""Orderly shutdown of a session: the open turn, the session summary, the last events.
+"""Orderly shutdown of a session: the open turns, the summaries, the last events.
 
 Every step has a time limit. A turn that exceeds it, and core jobs, are left open: the session is suspended
 and its next epoch resumes them.
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.compaction.session_summary import SessionSummarizer, SessionSummary
+from choir_agent.compaction.session_summary import SessionSummaries, SessionSummarizer
+from choir_agent.lanes.conversation_lanes import ConversationLanes
 from choir_agent.lanes.core_job_manager import SESSION_LANE
-from choir_agent.lanes.edge_lane import EdgeLane
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.settings import AgentProcessSettings
-from choir_common.wire.events import SessionStopped, SessionSuspended
+from choir_common.wire.events import ConversationSummary, SessionStopped, SessionSuspended
 
 log = structlog.get_logger("choir.agent.ending")
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """The reason for a stop, and how long the open turn may continue."""
+    """The reason for a stop, and how long open turns may continue."""
 
     reason: str
     grace_s: float
@@ -38,13 +38,13 @@ class SessionShutdown:
         *,
         arbiter: Arbiter,
         replication: LogReplicator,
-        edge: EdgeLane,
+        lanes: ConversationLanes,
         summarizer: SessionSummarizer,
         settings: AgentProcessSettings,
     ) -> None:
         self._arbiter = arbiter
         self._replication = replication
-        self._edge = edge
+        self._lanes = lanes
         self._summarizer = summarizer
         self._settings = settings
         self._stops: asyncio.Queue[StopRequest] = asyncio.Queue(maxsize=100)
@@ -57,35 +57,30 @@ class SessionShutdown:
         """Request a stop without a summary: the runtime kills the process soon after SIGTERM."""
         self._request(StopRequest("SIGTERM", self._settings.sigterm_grace_s, with_summary=False))
 
-    async def end(self, lane: asyncio.Task[None]) -> tuple[str, bool]:
+    async def end(self, lanes: asyncio.Task[None]) -> tuple[str, bool]:
         """Wait for a stop request and end the session; return its reason and whether the log was
         flushed."""
         request = await self._stops.get()
         log.info("stopping", reason=request.reason)
-        self._edge.stop()
-        last = await self._end_lane(lane, request)
+        self._lanes.stop()
+        last = await self._end_lanes(lanes, request)
         if self._arbiter.state.has_open_work:
             log.info("session suspended with open work; the next start resumes it")
             return request.reason, await self._flush(SessionSuspended(reason=request.reason))
-        summary = await self._summarize(last)
-        event = SessionStopped(reason=request.reason)
-        if summary is not None:
-            event = SessionStopped(
-                reason=request.reason, summary=summary.text, topics=summary.topics
-            )
-        return request.reason, await self._flush(event)
+        summaries = await self._summarize(last)
+        return request.reason, await self._flush(_stopped(request.reason, summaries))
 
     def _request(self, request: StopRequest) -> None:
         # A later request may shorten a shutdown in progress.
         if not self._stops.full():
             self._stops.put_nowait(request)
 
-    async def _end_lane(self, lane: asyncio.Task[None], request: StopRequest) -> StopRequest:
-        """Wait for the end of the lane's turn, at most for the grace period of the newest request."""
-        while not lane.done():
+    async def _end_lanes(self, lanes: asyncio.Task[None], request: StopRequest) -> StopRequest:
+        """Wait for the end of the open turns, at most for the grace period of the newest request."""
+        while not lanes.done():
             another = asyncio.create_task(self._stops.get())
             await asyncio.wait(
-                {lane, another}, timeout=request.grace_s, return_when=asyncio.FIRST_COMPLETED
+                {lanes, another}, timeout=request.grace_s, return_when=asyncio.FIRST_COMPLETED
             )
             if another.done():
                 # The newer request sets the remaining time, for example SIGTERM after a shutdown
@@ -93,24 +88,24 @@ class SessionShutdown:
                 request = another.result()
                 continue
             another.cancel()
-            if not lane.done():
-                self._edge.suspend()
-                await asyncio.wait({lane})
+            if not lanes.done():
+                self._lanes.suspend()
+                await asyncio.wait({lanes})
         return request
 
-    async def _summarize(self, request: StopRequest) -> SessionSummary | None:
+    async def _summarize(self, request: StopRequest) -> SessionSummaries:
         if not request.with_summary:
-            return None
+            return SessionSummaries()
         summing = asyncio.ensure_future(self._summarizer.summarize(self._arbiter.state))
         # Any further stop request means that there is no time for the summary.
         next_stop = asyncio.create_task(self._stops.get())
         try:
             await asyncio.wait({summing, next_stop}, return_when=asyncio.FIRST_COMPLETED)
-            return summing.result() if summing.done() else None
+            return summing.result() if summing.done() else SessionSummaries()
         except Exception:
             # Outermost frame of the summary: a failure here must not fail the shutdown.
             log.exception("session summary failed with an internal error")
-            return None
+            return SessionSummaries()
         finally:
             for task in (summing, next_stop):
                 task.cancel()
@@ -125,3 +120,16 @@ class SessionShutdown:
             log.error("could not flush the log in time", last_rev=last)
             return False
         return True
+
+
+def _stopped(reason: str, summaries: SessionSummaries) -> SessionStopped:
+    home = summaries.home
+    return SessionStopped(
+        reason=reason,
+        summary=home.text if home else None,
+        topics=home.topics if home else (),
+        conversations=tuple(
+            ConversationSummary(lane=lane, summary=it.text, topics=it.topics)
+            for lane, it in summaries.further.items()
+        ),
+    )

@@ -10,11 +10,11 @@ from typing import assert_never
 from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.control_client.dynamic_settings import DynamicSettings
+from choir_agent.control_client.signal_stream import SignalStream
+from choir_agent.lanes.conversation_lanes import ConversationLanes
 from choir_agent.lanes.core_job_manager import CoreJobManager
-from choir_agent.lanes.edge_lane import EdgeLane
 from choir_agent.lanes.session_shutdown import SessionShutdown
 from choir_agent.log.committed_event import CommittedEvent
-from choir_common.lanes import EDGE_LANE
 from choir_common.wire.events import ApprovalDecided, CompactionRequested, ToolResultCommitted
 from choir_common.wire.signals import (
     ApprovalResolvedSignal,
@@ -68,7 +68,7 @@ class DecisionHandler:
             what=proposal.what,
             dm=proposal.dm,
         )
-        self._arbiter.commit(EDGE_LANE, event)
+        self._arbiter.commit(proposal.lane, event)
         return True
 
 
@@ -79,32 +79,34 @@ class SignalDispatcher:
         self,
         *,
         arbiter: Arbiter,
-        edge: EdgeLane,
+        lanes: ConversationLanes,
         jobs: CoreJobManager,
         decisions: DecisionHandler,
         settings: DynamicSettings,
         shutdown: SessionShutdown,
+        stream: SignalStream,
     ) -> None:
         self._arbiter = arbiter
-        self._edge = edge
+        self._lanes = lanes
         self._jobs = jobs
         self._decisions = decisions
         self._settings = settings
         self._shutdown = shutdown
+        self._stream = stream
 
-    async def receive(self, signal: Signal) -> None:
-        """Handle a signal; blocks only while the message queue is full."""
+    def receive(self, signal: Signal) -> None:
+        """Handle a signal."""
         if self._arbiter.state.stopped:
             return  # no event may follow the session's end; control keeps the signal
         match signal.body:
             case UserMessageSignal():
-                await self._edge.queue_message(signal.body)
+                self._queue(signal.body, signal.seq)
             case InjectSignal() | CancelSignal() | CompactSignal():
                 if signal.seq > self._arbiter.state.last_signal:
                     self._apply(signal.body, signal.seq)
             case ApprovalResolvedSignal():
                 self._decisions.handle(signal.body)
-                self._edge.recheck_parked_turns()
+                self._lanes.recheck_parked_turns()
             case ConfigChangedSignal():
                 self._settings.mark_stale()
             case ShutdownSignal():
@@ -112,14 +114,23 @@ class SignalDispatcher:
             case _:
                 assert_never(signal.body)
 
+    def _queue(self, message: UserMessageSignal, seq: int) -> None:
+        """Queue a message for its conversation, or leave it in control while the queue is full."""
+        lane = self._lanes.name_of(message.dm)
+        if self._stream.has_left(lane) or not self._lanes.of(lane).queue_message(message):
+            self._stream.leave(lane, seq)
+
     def _apply(self, body: InjectSignal | CancelSignal | CompactSignal, seq: int) -> None:
+        edge = self._lanes.name_of(body.dm)
         match body:
             case InjectSignal():
-                self._edge.inject(body, seq)
+                self._lanes.of(edge).inject(body, seq)
             case CancelSignal(job=None):
-                self._edge.cancel_turn(seq)
+                self._lanes.of(edge).cancel_turn(seq)
             case CancelSignal(job=str(name)):
-                self._jobs.cancel(name, seq)
+                # The operator names no conversation, and may cancel every job.
+                self._jobs.cancel(name, seq, edge=edge if body.dm else None)
             case CompactSignal():
-                request = CompactionRequested(target=body.lane or EDGE_LANE, signal=seq)
-                self._arbiter.commit(EDGE_LANE, request)
+                target = body.lane or edge
+                request = CompactionRequested(target=target, signal=seq)
+                self._arbiter.commit(self._arbiter.state.edge_of(target), request)

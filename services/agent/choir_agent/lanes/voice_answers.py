@@ -57,9 +57,10 @@ class VoiceAnswers:
         self._synthesizer = synthesizer
         self._money = money
         self._settings = settings
-        self._last_problem = ""
+        self._known_problems: dict[str, str] = {}
+        """The problem that a conversation knows, by its lane."""
 
-    async def speak(self, turn_id: str, answer: str) -> SpokenAnswer:
+    async def speak(self, lane: str, turn_id: str, answer: str) -> SpokenAnswer:
         """Return the spoken answer; no file if the agent has no voice or the answer is too long."""
         current = self._settings.current()
         voice, max_mb = current.settings.voice, current.settings.limits.sent_mb
@@ -71,13 +72,13 @@ class VoiceAnswers:
         try:
             saved = await self._save(turn_id, text, voice, current.secret(voice.tts.secret))
         except BudgetExceeded as error:
-            return SpokenAnswer(problem=self._report(error.message), refusal=error)
+            return SpokenAnswer(problem=self._report(lane, error.message), refusal=error)
         except ToolFailed as error:
-            return SpokenAnswer(problem=self._report(error.message))
+            return SpokenAnswer(problem=self._report(lane, error.message))
         if saved.size > max_mb * MIB:
             problem = f"The audio is larger than the limit of {max_mb} MB (`limits.sent_mb`)."
-            return SpokenAnswer(usage=(saved.usage,), problem=self._report(problem))
-        self._last_problem = ""
+            return SpokenAnswer(usage=(saved.usage,), problem=self._report(lane, problem))
+        self._known_problems.pop(lane, None)
         # a channel plays only Ogg Opus as a voice message
         kind: AttachmentKind = "voice" if saved.is_voice_note else "audio"
         mime = VOICE_MIME if saved.is_voice_note else mimetypes.guess_type(saved.path)[0]
@@ -85,10 +86,11 @@ class VoiceAnswers:
         file = SentFile(path=saved.path, name=name, kind=kind, mime=mime or ANY_MIME)
         return SpokenAnswer((file,), (saved.usage,))
 
-    def _report(self, problem: str) -> str:
-        """Log a problem; return it unless the user knows it already."""
+    def _report(self, lane: str, problem: str) -> str:
+        """Log a problem; return it unless the lane's user knows it already."""
         log.warning("answer not spoken", error=problem)
-        is_known, self._last_problem = problem == self._last_problem, problem
+        is_known = problem == self._known_problems.get(lane, "")
+        self._known_problems[lane] = problem
         return "" if is_known else problem
 
     async def _save(

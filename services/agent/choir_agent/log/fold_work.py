@@ -95,8 +95,8 @@ def apply_core_started(
     job = JobState(
         turn_id=started.job_id, dm=started.dm, briefing=started, edge=edge, started_at=at
     )
-    jobs, unasked = state.spent.jobs + 1, state.spent.jobs_unasked + 1
-    spent = replace(state.spent, jobs=jobs, jobs_unasked=unasked)
+    spent = replace(state.spent, jobs=state.spent.jobs + 1)
+    spent = spent.with_unasked(edge, spent.unasked_in(edge) + 1)
     state = replace(state, jobs=(*state.jobs, job), spent=spent)
     turn = state.turn_in(edge)
     if turn is None or started.answers is None or turn.inbox_id != started.answers:
@@ -144,7 +144,7 @@ def _due_after_request(state: SessionState, job: JobState, brief: str) -> tuple[
             return tuple(
                 replace(due, brief=brief) if other is due else other for other in state.due
             )
-    return (*state.due, DueReport(f"{mark}{state.rev}", brief, job.dm))
+    return (*state.due, DueReport(f"{mark}{state.rev}", brief, job.dm, job.edge))
 
 
 def apply_injection(job: JobState, injected: InjectedInstruction, rev: int) -> JobState:
@@ -165,7 +165,7 @@ def apply_core_stopped(state: SessionState, stopped: CoreStopped) -> SessionStat
     if job is None:
         return state
     # A later job may use the same lane name, so the lane's skill and summary are removed.
-    due = DueReport(stopped.job_id, describe_outcome(stopped), job.dm)
+    due = DueReport(stopped.job_id, describe_outcome(stopped), job.dm, job.edge)
     return replace(
         state,
         jobs=tuple(other for other in state.jobs if other is not job),
@@ -196,13 +196,16 @@ def apply_proposal_result(state: SessionState, result: ToolResultCommitted) -> S
     ):
         return state
     what = str(result.output.get("what") or result.tool)
-    proposal = PendingProposal(approval_id, what, work.dm)
+    edge = work.edge if isinstance(work, JobState) else work.lane
+    proposal = PendingProposal(approval_id, what, work.dm, edge)
     return replace(state, proposals=(*state.proposals, proposal))
 
 
-def apply_approval_decided(state: SessionState, decided: ApprovalDecided) -> SessionState:
-    """Return the state after the decision on a proposal; the decision becomes due to the user."""
-    due = DueReport(decided.approval_id, _describe_decision(decided), decided.dm)
+def apply_approval_decided(
+    state: SessionState, decided: ApprovalDecided, *, edge: str
+) -> SessionState:
+    """Return the state after the decision on a proposal; it becomes due to the user in the lane `edge`."""
+    due = DueReport(decided.approval_id, _describe_decision(decided), decided.dm, edge)
     others = tuple(p for p in state.proposals if p.approval_id != decided.approval_id)
     return replace(state, proposals=others, due=(*state.due, due))
 

@@ -20,7 +20,7 @@ from choir_agent.log.fold_work import (
 )
 from choir_agent.log.session_state import JobState, SessionState, SkillState, TurnState, load_state
 from choir_agent.provenance.taint_fold import apply_to_taint
-from choir_common.lanes import edge_lane_of, is_edge, is_home
+from choir_common.lanes import EDGE_LANE, edge_lane_of, is_edge, is_home
 from choir_common.wire.config_parts import MONEY_BUDGETS
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
@@ -76,7 +76,8 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
             # The snapshot covers all earlier events, both before the tail and within it.
             return replace(load_state(p.state), rev=event.rev)
         case UserMessageStarted() as p:
-            state = replace(state, spent=replace(state.spent, jobs_unasked=0))
+            spent = state.spent.with_unasked(edge_lane_of(event.lane), 0)
+            state = replace(state, spent=spent)
             return _with_new_turn(state, _begin_turn(p, event.lane))
         case TurnParked() | TurnUnparked() as p:
             return _after_parking(state, event.lane, p)
@@ -99,7 +100,7 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
         case Cancelled() as p:
             return _after_cancel(_signal(state, p.signal), p)
         case ApprovalDecided() as p:
-            return apply_approval_decided(state, p)
+            return apply_approval_decided(state, p, edge=edge_lane_of(event.lane))
         case SkillStarted() | SkillTransitioned() | SkillStopped() as p:
             return _after_skill(state, event.lane, p)
         case MemoryCompacted() | UsageRecorded() as p:
@@ -107,7 +108,7 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
         case CompactionRequested() as p:
             return _signal(state, p.signal)
         case BudgetExhausted() | BudgetGranted() as p:
-            return _after_budget(state, p)
+            return _after_budget(state, state.edge_of(event.lane), p)
         case MemoryWriteCommitted():
             return state
         case _:
@@ -116,10 +117,10 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
 
 def _advance(state: SessionState, event: CommittedEvent) -> SessionState:
     """Return the state with what every event changes."""
+    state = _after_message(state, edge_lane_of(event.lane), _message_time(event))
     return replace(
         state,
         rev=event.rev,
-        last_message_at=_message_time(event) or state.last_message_at,
         taint=apply_to_taint(state.taint, event.lane, event.payload, edge=_edge_of(state, event)),
     )
 
@@ -134,12 +135,21 @@ def _edge_of(state: SessionState, event: CommittedEvent) -> str:
             return edge_lane_of(event.lane)
 
 
+def _after_message(state: SessionState, lane: str, at: str) -> SessionState:
+    if not at:
+        return state
+    if is_home(lane):
+        return replace(state, last_message_at=at)
+    times = {**dict(state.other_messages_at), lane: at}
+    return replace(state, other_messages_at=tuple(times.items()))
+
+
 def _message_time(event: CommittedEvent) -> str:
     """Return when a message to or from the user was committed; empty for other events and for notices."""
     match event.payload:
         case UserMessageStarted():
             return event.at
-        case Reply(kind=kind) if kind != "notice":
+        case Reply(kind=kind) if kind not in ("notice", "silent"):
             return event.at
         case CarriedEvent(event_type="user_msg" | "reply") as carried:
             return carried.at
@@ -179,7 +189,7 @@ def _apply_lifecycle(
             waited = state.suspended or state.exhausted in MONEY_BUDGETS
             jobs = state.jobs if waited else tuple(_resumed(job) for job in state.jobs)
             turns = state.turns
-            if state.is_shared and not waited:
+            if state.is_shared and not state.suspended:
                 turns = tuple(_resumed_turn(turn) for turn in turns)
             state = replace(state, turns=turns, jobs=jobs)
             return replace(state, epoch=payload.epoch, stopped=False, suspended=False)
@@ -239,6 +249,7 @@ def _begin_turn(message: UserMessageStarted, lane: str) -> TurnState:
         inbox_id=message.inbox_id,
         dm=message.dm,
         scheduled=message if message.wake_up is not None and message.wake_up.as_job else None,
+        quiet=message.wake_up is not None and message.wake_up.quiet,
         lane=edge_lane_of(lane),
         spoken=any(not voice.problem for voice in voices),
         voice_problem="" if has_more else " ".join(missing),
@@ -438,10 +449,16 @@ def _after_compaction(
     return replace(state, summaries=(*others, summary))
 
 
-def _after_budget(state: SessionState, payload: BudgetExhausted | BudgetGranted) -> SessionState:
+def _after_budget(
+    state: SessionState, edge: str, payload: BudgetExhausted | BudgetGranted
+) -> SessionState:
     if isinstance(payload, BudgetExhausted):
+        exhausted = (state.exhausted, state.exhausted_limit, state.exhausted_until)
+        is_known = exhausted == (payload.budget, payload.limit, payload.until)
+        others = state.asked_in if is_known else ()
         return replace(
             state,
+            asked_in=tuple(dict.fromkeys((*others, edge))),
             exhausted=payload.budget,
             exhausted_limit=payload.limit,
             exhausted_until=payload.until,
@@ -456,4 +473,11 @@ def _after_budget(state: SessionState, payload: BudgetExhausted | BudgetGranted)
         case _:
             # A budget in money: control counts it.
             state = replace(state, money_grant_rev=state.rev)
-    return replace(state, spent=spent, exhausted=None, exhausted_limit=0, exhausted_until="")
+    return replace(
+        state,
+        spent=spent,
+        exhausted=None,
+        exhausted_limit=0,
+        exhausted_until="",
+        asked_in=(EDGE_LANE,),
+    )

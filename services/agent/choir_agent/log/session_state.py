@@ -13,7 +13,7 @@ import orjson
 from pydantic import JsonValue, TypeAdapter
 
 from choir_agent.provenance.taint_fold import UNKNOWN_PAST
-from choir_common.lanes import EDGE_LANE, core_lane, is_edge
+from choir_common.lanes import EDGE_LANE, core_lane, edge_lane_of, is_edge, is_home
 from choir_common.wire.events import (
     CoreStarted,
     LaneSummary,
@@ -26,8 +26,10 @@ from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import SessionTaint
 
 NO_TAINT = SessionTaint()
-_TURN_DEFAULTS: JsonObject = {"lane": EDGE_LANE, "resumes": 0, "scheduled": None}
+_TURN_DEFAULTS: JsonObject = {"lane": EDGE_LANE, "resumes": 0, "scheduled": None, "quiet": False}
 _JOB_DEFAULTS: JsonObject = {"edge": EDGE_LANE, "skill_outcome": ""}
+_LANE_DEFAULT: JsonObject = {"lane": EDGE_LANE}
+_STATE_DEFAULTS: JsonObject = {"asked_in": [EDGE_LANE], "other_messages_at": []}
 
 
 class CallStage(StrEnum):
@@ -125,6 +127,8 @@ class TurnState(WorkState):
     """Text of a report turn if the model fails."""
     scheduled: UserMessageStarted | None = None
     """The message for which this turn only starts a core job."""
+    quiet: bool = False
+    """Whether it may end without a message to the user: a wake-up."""
     skill: SkillState | None = None
     """The skill of a parked turn; while the turn is parked, the lane is in no skill."""
 
@@ -177,11 +181,13 @@ class JobState(WorkState):
 
 @dataclass(frozen=True, slots=True)
 class DueReport:
-    """A report that the edge lane still owes the user."""
+    """A report that an edge lane still owes its user."""
 
     subject: str
     brief: str
     dm: str
+    lane: str = EDGE_LANE
+    """The lane of the conversation that it is reported to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +197,8 @@ class PendingProposal:
     approval_id: str
     what: str
     dm: str
+    lane: str = EDGE_LANE
+    """The lane of the conversation in which it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +209,25 @@ class BudgetUsage:
     tool_calls: int = 0
     jobs: int = 0
     jobs_unasked: int = 0
-    """Jobs started since the user's last message. Limited, because a report turn can start jobs that end
-    in reports."""
+    """Jobs started since the user's last message in the home conversation. Limited, because a report turn
+    can start jobs that end in reports."""
+    jobs_unasked_elsewhere: tuple[tuple[str, int], ...] = ()
+    """The same for the edge lanes of other conversations."""
     granted_tokens: int = 0
     granted_tool_calls: int = 0
+
+    def unasked_in(self, lane: str) -> int:
+        """Return the number of jobs that an edge lane has started since its user's last message."""
+        return (
+            self.jobs_unasked if is_home(lane) else dict(self.jobs_unasked_elsewhere).get(lane, 0)
+        )
+
+    def with_unasked(self, lane: str, jobs: int) -> "BudgetUsage":
+        """Return the usage with that number of jobs of an edge lane."""
+        if is_home(lane):
+            return replace(self, jobs_unasked=jobs)
+        elsewhere = {**dict(self.jobs_unasked_elsewhere), lane: jobs}
+        return replace(self, jobs_unasked_elsewhere=tuple(elsewhere.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +270,8 @@ class SessionState:
     """The limit when that budget was exhausted; of a budget in money, in micro-dollars."""
     exhausted_until: str = ""
     """When the period of that budget ends, UTC, ISO 8601; empty without a period."""
+    asked_in: tuple[str, ...] = (EDGE_LANE,)
+    """The edge lanes whose users were asked to extend that budget; only they can."""
     money_grant_rev: int = 0
     """Revision of the newest grant of a budget in money."""
     last_signal: int = 0
@@ -256,7 +281,10 @@ class SessionState:
     taint: SessionTaint = NO_TAINT
     """Where the content of each lane and of the workspace comes from."""
     last_message_at: str = ""
-    """When the newest message of the user or to the user was committed, UTC, ISO 8601, or empty."""
+    """When the newest message of the user or to the user was committed in the home conversation, UTC, ISO
+    8601, or empty."""
+    other_messages_at: tuple[tuple[str, str], ...] = ()
+    """The same for the edge lanes of other conversations."""
 
     @property
     def has_open_work(self) -> bool:
@@ -273,6 +301,10 @@ class SessionState:
         """Return the open turn of an edge lane; a parked turn is not open."""
         return next((turn for turn in self.turns if turn.lane == lane), None)
 
+    def last_message_in(self, lane: str) -> str:
+        """Return when the newest message of an edge lane was committed, or an empty text."""
+        return self.last_message_at if is_home(lane) else dict(self.other_messages_at).get(lane, "")
+
     def find_turn(self, turn_id: str) -> TurnState | None:
         """Return the open turn with that id; a parked turn is not open."""
         return next((turn for turn in self.turns if turn.turn_id == turn_id), None)
@@ -287,9 +319,32 @@ class SessionState:
         subjects = {turn.subject for turn in (*self.turns, *self.parked)}
         return tuple(due for due in self.due if due.subject not in subjects)
 
+    def reports_in(self, lane: str) -> tuple[DueReport, ...]:
+        """Return the due reports of an edge lane that have no turn yet, oldest first."""
+        return tuple(due for due in self.unstarted_reports if due.lane == lane)
+
     def find_job(self, name: str) -> JobState | None:
         """Return the open job with that name."""
         return next((job for job in self.jobs if job.name == name), None)
+
+    def jobs_in(self, lane: str) -> tuple[JobState, ...]:
+        """Return the open jobs that an edge lane has started, oldest first."""
+        return tuple(job for job in self.jobs if job.edge == lane)
+
+    def edge_of(self, lane: str) -> str:
+        """Return the edge lane of a lane's conversation: for a core job, the one that started it."""
+        edges = (job.edge for job in self.jobs if job.lane == lane)
+        return next(edges, edge_lane_of(lane))
+
+    @property
+    def open_edges(self) -> frozenset[str]:
+        """The edge lanes that have unfinished work, or will have a report to make."""
+        turns = (turn.lane for turn in (*self.turns, *self.parked))
+        jobs = (job.edge for job in self.jobs)
+        reports = (due.lane for due in self.due)
+        proposals = (proposal.lane for proposal in self.proposals)
+        skills = (skill.lane for skill in self.skills if is_edge(skill.lane))
+        return frozenset((*turns, *jobs, *reports, *proposals, *skills))
 
     def find_work(self, turn_id: str) -> TurnState | JobState | None:
         """Return the open turn or job with that id; a parked turn is not searched."""
@@ -328,6 +383,14 @@ def dump_state(state: SessionState) -> JsonObject:
     dumped["turn"] = home
     dumped["parked"] = [*_without(dumped["parked"], _TURN_DEFAULTS)]
     dumped["jobs"] = [*_without(dumped["jobs"], _JOB_DEFAULTS)]
+    for name in ("due", "proposals"):
+        dumped[name] = [*_without(dumped[name], _LANE_DEFAULT)]
+    spent = dumped["spent"]
+    if isinstance(spent, dict) and not spent["jobs_unasked_elsewhere"]:
+        del spent["jobs_unasked_elsewhere"]
+    for name, default in _STATE_DEFAULTS.items():
+        if dumped[name] == default:
+            del dumped[name]
     if is_shared:
         others: list[JsonValue] = [turn for turn in turns if turn is not home]
         dumped |= {"turns": others, "is_shared": True}
@@ -335,7 +398,7 @@ def dump_state(state: SessionState) -> JsonObject:
 
 
 def _without(works: JsonValue, defaults: JsonObject) -> list[JsonObject]:
-    """Return turns or jobs without fields that have these values."""
+    """Return turns, jobs or reports without fields that have these values."""
     return [
         {key: value for key, value in work.items() if key not in defaults or value != defaults[key]}
         for work in (works if isinstance(works, list) else ())

@@ -23,6 +23,15 @@ def models_for_lane(settings: AgentSettings, lane: str) -> tuple[NamedModel, ...
     return _with_fallbacks(settings, first)
 
 
+def wake_up_models(settings: AgentSettings) -> tuple[NamedModel, ...]:
+    """Return the model of quiet wake-ups, followed by its fallbacks; none if none is set."""
+    if settings.wake_up_model is None:
+        return ()
+    return _with_fallbacks(
+        settings, NamedModel(settings.wake_up_model_name or "", settings.wake_up_model)
+    )
+
+
 def vision_models(settings: AgentSettings) -> tuple[NamedModel, ...]:
     """Return the model that describes pictures, followed by its fallbacks that see; none if none is set."""
     if settings.vision_model is None:

@@ -71,6 +71,8 @@ class CallPurpose:
     """The turn or core job that the call belongs to."""
     job_id: str | None = None
     """The core job that the call belongs to."""
+    dm: str = ""
+    """The conversation that it works for; empty: the home conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +270,7 @@ def _plan(settings: ModelConfig, purpose: CallPurpose, prompt_tokens: int) -> Pl
     return PlannedCall(
         name=purpose.name,
         job_id=purpose.job_id,
+        dm=purpose.dm,
         timeout_s=_longest_s(settings.timeout_ms / 1000),
         prompt_tokens=prompt_tokens,
         completion_tokens=request_limit(settings, prompt_tokens),

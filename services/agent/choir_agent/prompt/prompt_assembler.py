@@ -87,15 +87,16 @@ class PromptAssembler:
         step: StepTexts = StepTexts(),  # noqa: B008 - frozen
         history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
         *,
+        lane: str = EDGE_LANE,
         short: bool = False,
     ) -> LanePrompt:
-        """Return the edge lane's prompt; its open turn is the last one of the window.
+        """Return the prompt of an edge lane; its open turn is the last one of the window.
 
         With `short`, the instructions are those for a small context window.
         """
-        notes = current_notes(state, step, jobs=True)
+        notes = current_notes(state.jobs_in(lane), step)
         first = self._short_edge if short else self._edge
-        return self._assemble(EDGE_LANE, first, state, tools, notes, history)
+        return self._assemble(lane, first, state, tools, notes, history)
 
     def core(
         self,
@@ -108,7 +109,7 @@ class PromptAssembler:
         short: bool = False,
     ) -> LanePrompt:
         """Return the prompt of an open core job; its briefing precedes its steps."""
-        notes = current_notes(state, step, jobs=False)
+        notes = current_notes((), step)
         first = self._short_core if short else self._core
         return self._assemble(core_lane(job_name), first, state, tools, notes, history)
 

@@ -6,10 +6,10 @@ step is over: a model sees no other step, and its tools change with the step any
 only Choir's own text: summaries and texts of jobs may rest on untrusted content, so they are quoted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from choir_agent.log.session_state import JobState, SessionState
+from choir_agent.log.session_state import JobState
 from choir_agent.prompt.event_messages import STEP_KINDS, system_message, user_message
 from choir_agent.prompt.quotation import quote
 from choir_common.wire.events import LaneSummary, NoteKind, PromptNote, ReferenceSummary
@@ -75,9 +75,9 @@ class StepTexts:
     """The step's input and the context of the step before, as JSON."""
 
 
-def current_notes(state: SessionState, step: StepTexts, *, jobs: bool) -> dict[NoteKind, str]:
-    """Return the texts of the notes that hold now; open core jobs are for the edge lane."""
-    lines = "\n".join(map(_line, state.jobs)) if jobs else ""
+def current_notes(jobs: Iterable[JobState], step: StepTexts) -> dict[NoteKind, str]:
+    """Return the texts of the notes that hold now; `jobs` are the core jobs that the lane has started."""
+    lines = "\n".join(map(_line, jobs))
     return {
         "jobs": f"Running core jobs:\n{lines}\n{JOB_REPORTS_HINT}" if lines else "",
         "limit": step.limit,

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Sends = Literal["nothing", "network", "mail", "pages"]
+Sends = Literal["nothing", "network", "mail", "pages", "conversations"]
 """Where a call can send data. `network`: anywhere; `mail`: the addresses in its arguments; `pages`: the URL
-in its arguments, or the page that is open. The owner and services that the owner configured do not count."""
+in its arguments, or the page that is open; `conversations`: another conversation of the
+agent. The owner and services that the owner configured do not count."""
 Writes = Literal["nothing", "path", "files"]
 """What a call can write in the workspace: the file of its `path`, or any file."""
 

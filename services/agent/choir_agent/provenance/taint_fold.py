@@ -22,6 +22,7 @@ from choir_common.wire.events import (
     InjectedInstruction,
     MemoryCompacted,
     RemindersAdded,
+    Reply,
     SessionStarted,
     ToolCallCommitted,
     ToolCallRequested,
@@ -36,6 +37,7 @@ from choir_common.wire.provenance import (
     SessionTaint,
     WorkspaceTaint,
 )
+from choir_common.wire.speakers import MessageSpeaker
 
 ANY_PATH = "*"
 """In `ResultProvenance.wrote`: any file may have changed."""
@@ -86,10 +88,15 @@ def apply_to_taint(
             return _add(taint, edge, _from_memory(least))
         case UserMessageStarted():
             return _after_message(taint, edge, payload)
+        case InjectedInstruction(by="user", speaker=speaker) if speaker and speaker.is_outsider:
+            return _add(taint, edge, _from_outsider(speaker))
         case CoreStarted(job_name=name):
             return _with_lane(taint, core_lane(name), taint.lane(edge))
         case InjectedInstruction(target=target, by="edge"):
             return _with_lane(taint, target, join_lanes(taint.lane(target), taint.lane(edge)))
+        case Reply(from_lane=source) if source:
+            # What the other lane had read may have dictated the message.
+            return _with_lane(taint, edge, join_lanes(taint.lane(edge), taint.lane(source)))
         case CoreReported(job_name=name):
             joined = join_lanes(taint.lane(edge), taint.lane(core_lane(name)))
             return _with_lane(taint, edge, joined)
@@ -202,14 +209,24 @@ def _from_memory(least: int) -> ResultProvenance:
     )
 
 
+def _from_outsider(speaker: MessageSpeaker) -> ResultProvenance:
+    what = f"message of {speaker.label} in a group"
+    return ResultProvenance(outside=(Origin(what=what, trust=OUTSIDE_OUTPUT.trust),))
+
+
 def _after_message(taint: SessionTaint, lane: str, message: UserMessageStarted) -> SessionTaint:
-    """Note the message's files, which others may have written, and the words of the agent's own schedules."""
+    """Note what others may have written: files, texts of triggers, and words of the agent's own schedules."""
     wake_up, workspace = message.wake_up, taint.workspace
     if wake_up is not None and wake_up.by_agent:
         # The agent may have written them after it had read something from outside.
         what = f"schedule {wake_up.schedule_id}, which the agent created"
         outside = (Origin(what=what, trust=TOOL_OUTPUT.trust),)
         taint = _add(taint, lane, ResultProvenance(outside=outside))
+    if wake_up is not None and wake_up.outside:
+        source = (Origin(what=wake_up.outside, trust=OUTSIDE_OUTPUT.trust),)
+        taint = _add(taint, lane, ResultProvenance(outside=source))
+    if message.speaker is not None and message.speaker.is_outsider:
+        taint = _add(taint, lane, _from_outsider(message.speaker))
     for file in message.attachments:
         if file.transcription is not None:
             continue

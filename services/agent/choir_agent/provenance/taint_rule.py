@@ -59,6 +59,8 @@ class SendingCall:
     destinations: Destinations
     hosts: tuple[str, ...] = ()
     """New hosts that it is to reach."""
+    known_recipients: tuple[str, ...] = ()
+    """Recipients to which a call needs no question by default."""
 
 
 def runs_offline(
@@ -110,6 +112,9 @@ class TaintRule:
                 return not runs_offline(call.flow, call.arguments, lane_taint, hosts=call.hosts)
             case "mail":
                 return True
+            case "conversations":
+                # Other conversations of the same person are not outside.
+                return bool({*call.destinations.recipients} - {*call.known_recipients})
             case "pages":
                 return self._sends_to_page(call, lane_taint)
 

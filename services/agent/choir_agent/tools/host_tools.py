@@ -23,7 +23,9 @@ async def run_host_tool(
     provided that a repetition is safe. Raises ToolFailed with the host's error.
     """
     runtime = manifest.runtime
-    request = HostToolRequest(tool_name=manifest.name, call_id=context.call_id, input=arguments)
+    request = HostToolRequest(
+        tool_name=manifest.name, call_id=context.call_id, input=arguments, dm=context.dm
+    )
     began = asyncio.get_running_loop().time()
     backoff = Backoff()
     while True:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 
 import orjson
 
+from choir_agent.tools.conversation_argument import Destinations, offer_destinations
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.model_view import model_name, model_view
 from choir_agent.tools.short_tools import shorten_manifest
@@ -34,7 +35,7 @@ class ToolRegistry:
         if len(self._canonical) != 2 * len(tools):
             raise StartupError("Two tools have the same model name.")
         self._validators: dict[str, SchemaValidator] = {}
-        self._views: dict[tuple[bool, bool, frozenset[str] | None, frozenset[str]], bytes] = {}
+        self._views: dict[tuple[object, ...], bytes] = {}
         manifests = [self._tools[name].manifest for name in sorted(self._tools)]
         self.manifest_hash = hashlib.sha256(
             orjson.dumps([asdict(manifest) for manifest in manifests], option=orjson.OPT_SORT_KEYS)
@@ -47,21 +48,23 @@ class ToolRegistry:
         hidden: frozenset[str] = frozenset(),
         *,
         short: bool = False,
+        conversations: Destinations = (),
     ) -> bytes:
         """Return a lane's tools as a JSON list for the model; the same arguments give identical bytes.
 
         `allowed` (canonical names) restricts the list to a skill state's tools and the tools that
         are allowed in every state. `hidden` ones are always omitted: they cannot work at present.
-        With `short`, descriptions and parameters are those for a small context window.
+        With `short`, descriptions and parameters are those for a small context window. `conversations` are
+        the other ones to which messages may be sent.
         """
-        key = (is_edge(lane), short, allowed, hidden)
+        key = (is_edge(lane), short, allowed, hidden, conversations)
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
                 # Dictionaries keep insertion order: this removes the oldest view.
                 self._views.pop(next(iter(self._views)))
             offered = [
-                self._tools[name].manifest
+                offer_destinations(self._tools[name].manifest, conversations)
                 for name in sorted(self._tools)
                 if name not in hidden and self.is_offered(name, lane, allowed)
             ]

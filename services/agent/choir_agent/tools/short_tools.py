@@ -81,7 +81,7 @@ SHORT_TOOLS: Mapping[str, ShortTool] = {
     ),
     "choir.message.send": ShortTool(
         "Send the user files from .choirtmp/send/. Your answer is sent by itself.",
-        ("text", "files"),
+        ("text", "files", "conversation"),
     ),
     "choir.notion.query": ShortTool(
         "Work with Notion: search (query), read (id), create (id of the parent, title, text), append (id, "

@@ -46,6 +46,8 @@ class ToolOutput:
     """What happened, in a few words; part of every result, even if the rest is truncated or masked."""
     events: tuple[EventPayload, ...] = ()
     """Further events for the session's log; the arbiter appends them before the result."""
+    events_lane: str = ""
+    """The lane of these events; empty: that of the call."""
     pictures: tuple[PictureRef, ...] = ()
     """Pictures that the result shows to models that see."""
     usage: tuple[SpeechUsage, ...] = ()

@@ -101,8 +101,8 @@ class WorkspaceQuota:
 
     def _count(self, limits: DiskLimits) -> None:
         start = time.monotonic()
-        count = DiskCounter(self.directories)
-        # A count that is not complete in time is a lower bound.
+        count = DiskCounter(self.directories, limits)
+        # A count that is not complete in time, or far over the limits, is a lower bound.
         count.advance(start + COUNT_WITHIN_S)
         finish = time.monotonic()
         duration_s = finish - start

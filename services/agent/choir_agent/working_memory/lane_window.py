@@ -30,6 +30,7 @@ from choir_common.wire.events import (
     UserMessageStarted,
 )
 from choir_common.wire.memory_recall import Reminder
+from choir_common.wire.speakers import format_speaker
 
 MESSAGE_OVERHEAD = 60
 """Bytes of a message besides its text."""
@@ -182,7 +183,7 @@ class LaneWindow:
         if turn is None:
             return
         payload = event.payload
-        if isinstance(payload, Reply):
+        if isinstance(payload, Reply) and not payload.from_lane:
             turn.answered = turn.answered or payload.kind == "answer"
             if payload.kind in NON_CLOSING_KINDS or _repeats(turn, payload):
                 return
@@ -194,6 +195,13 @@ class LaneWindow:
             turn.steps.append(WindowStep())
         for follows in (event, *unread):
             turn.steps[-1].append(follows)
+
+    def add_message_from_elsewhere(self, event: CommittedEvent) -> None:
+        """Add a message that another lane of the agent has sent to this conversation."""
+        if self.turns:
+            self.add_event(self.turns[-1].turn_id, event)
+        else:
+            self.start_turn(f"sent:{event.rev}", event)
 
     def roll_off(self, through_rev: int) -> None:
         """Remove the events up to `through_rev`, except those that must stay."""
@@ -332,7 +340,11 @@ def _take_unread(turn: WindowTurn, read_rev: int) -> list[CommittedEvent]:
     unread = [
         event
         for event in step.events
-        if event.rev > read_rev and isinstance(event.payload, InjectedInstruction | SkillStopped)
+        if event.rev > read_rev
+        and (
+            isinstance(event.payload, InjectedInstruction | SkillStopped)
+            or is_from_elsewhere(event)
+        )
     ]
     if unread:
         step.events = [event for event in step.events if event not in unread]
@@ -340,6 +352,11 @@ def _take_unread(turn: WindowTurn, read_rev: int) -> list[CommittedEvent]:
     if not step.events:
         turn.steps.pop()
     return unread
+
+
+def is_from_elsewhere(event: CommittedEvent) -> bool:
+    """Return whether an event is a message that another lane has sent to this conversation."""
+    return isinstance(event.payload, Reply) and bool(event.payload.from_lane)
 
 
 def _repeats(turn: WindowTurn, reply: Reply) -> bool:
@@ -358,10 +375,11 @@ def event_size(event: CommittedEvent) -> int:
                 for f in message.attachments
             )
             mark = "" if message.wake_up is None else message.wake_up.summary
-            texts = (message.sent, mark, message.text, message.reply_to, message.corrects)
+            head = message.sent + format_speaker(message.speaker)
+            texts = (head, mark, message.text, message.reply_to, message.corrects)
             size = len("".join(texts).encode()) + files
-        case InjectedInstruction(text=text, sent=sent):
-            size = len(f"{sent}{text}".encode())
+        case InjectedInstruction(text=text, sent=sent, speaker=speaker):
+            size = len(f"{sent}{format_speaker(speaker)}{text}".encode())
         case Reply(text=text):
             size = len(text.encode())
         case ReportBegun(brief=text):

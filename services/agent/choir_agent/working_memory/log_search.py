@@ -1,18 +1,20 @@
 """Search in the session's own log by words or by hash, and reading it in order (store `working`). Pure.
 
-Searches all events it is given, including those outside the window. Returns only what a lane may read: a core
-job never sees the user's own text, and no lane sees an output that its prompts must not show.
+Searches all events it is given, including those outside the window. Returns only what a lane may read:
+nothing of other conversations, for a core job not the user's own text, and no output that its prompts must
+not show.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
 import orjson
 from pydantic import JsonValue
 
 from choir_agent.log.session_log import LogEntry
-from choir_common.lanes import EDGE_LANE, is_edge
+from choir_agent.log.session_state import SessionState
+from choir_common.lanes import EDGE_LANE, is_core, is_edge
 from choir_common.wire.events import CarriedEvent, Event
 from choir_common.wire.rpc import MAX_TERMS, MIN_HASH_PREFIX
 
@@ -36,6 +38,7 @@ _SAID = frozenset(
     }
 )
 CARRIED = "carried_event"
+CORE_STARTED = b'"core_started"'
 SEARCHED = _SAID | {CARRIED}
 """Event types that can be found."""
 # Ids are not content.
@@ -51,6 +54,37 @@ class SearchScope:
     lane: str = EDGE_LANE
     call_id: str = ""
     """The querying call itself is excluded from the results."""
+    edge: str = EDGE_LANE
+    """The edge lane of their conversation. Events of others are not returned."""
+    is_shared: bool = False
+    """Whether other conversations may have started core jobs in this session."""
+    job_edges: Mapping[str, str] = field(default_factory=dict)
+    """In a shared session, the edge lanes that started the core jobs, by the jobs' ids."""
+
+    @classmethod
+    def of(
+        cls,
+        state: SessionState,
+        lane: str,
+        call_id: str,
+        *,
+        entries: Sequence[LogEntry],
+        selection: Sequence[LogEntry] = (),
+    ) -> "SearchScope":
+        """Return the scope of a call, which may find events among `entries`.
+
+        Control has made the `selection` of them for the conversation of the call.
+        """
+        edge, job_edges = state.edge_of(lane), dict[str, str]()
+        if state.is_shared:
+            own_events = (entry.event() for entry in selection)
+            job_edges |= {_job_id(event): edge for event in own_events if is_core(event.lane)}
+            starts = (entry.event() for entry in entries if CORE_STARTED in entry.wire)
+            job_edges |= {
+                _job_id(event): event.lane for event in starts if event.type == "core_started"
+            }
+            job_edges |= {job.turn_id: job.edge for job in state.jobs}
+        return cls(lane, call_id, edge, state.is_shared, job_edges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +172,29 @@ def _read(entry: LogEntry, reader: SearchScope) -> Iterator[LogHit]:
             yield LogHit(event, text, 1)
 
 
+def _is_of_conversation(event: Event, reader: SearchScope) -> bool:
+    """Return whether an event belongs to the reader's conversation, or to none."""
+    payload = event.payload
+    if is_edge(event.lane):
+        return event.lane == reader.edge
+    if is_core(event.lane):
+        # What an unknown job did belongs to nobody: its start is no longer in memory.
+        unknown = "" if reader.is_shared else EDGE_LANE
+        return reader.job_edges.get(_job_id(event), unknown) == reader.edge
+    seeds = payload.get("seed")
+    summaries = (
+        [seed for seed in seeds if isinstance(seed, dict)] if isinstance(seeds, list) else []
+    )
+    return all(summary.get("lane") == reader.edge for summary in summaries)
+
+
+def _job_id(event: Event) -> str:
+    return str(event.payload.get("job_id") or event.payload.get("turn_id"))
+
+
 def _may_read(event: Event, reader: SearchScope) -> bool:
+    if not _is_of_conversation(event, reader):
+        return False
     payload = event.payload
     if event.type == "user_msg" or payload.get("by") == "user":
         return is_edge(reader.lane)

@@ -1,8 +1,8 @@
-"""Continuation of the conversation of the previous session. Pure.
+"""Continuation of the conversations of the previous session. Pure.
 
-The predecessor's log is folded as after a crash. The edge lane's reference summary becomes the seed, and the
-events that its prompts still showed are copied into the new log. The next prompt is therefore the same after
-a restart as after a crash.
+The predecessor's log is folded as after a crash. The reference summaries of its edge lanes become the seed,
+and the events that their prompts still showed are copied into the new log, each in its own lane. The next
+prompt of a conversation is therefore the same after a restart as after a crash.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ from choir_agent.provenance.taint_fold import join_lanes
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.memory_delta import MAX_SUMMARY_BYTES
 from choir_agent.working_memory.working_memory import WorkingMemory
-from choir_common.lanes import EDGE_LANE
+from choir_common.lanes import EDGE_LANE, edge_lane_of, is_edge
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
     AttachmentsRead,
@@ -36,15 +36,23 @@ from choir_common.wire.events import (
     parse_payload,
     render_payload,
 )
-from choir_common.wire.model import JsonObject
-from choir_common.wire.provenance import SessionTaint
+from choir_common.wire.model import DEFERRED, JsonObject
+from choir_common.wire.provenance import LaneTaint, SessionTaint
 
 log = structlog.get_logger("choir.agent.memory")
 
-_EVENTS: TypeAdapter[tuple[Event, ...]] = TypeAdapter(tuple[Event, ...])
+_EVENTS: TypeAdapter[tuple[Event, ...]] = TypeAdapter(tuple[Event, ...], config=DEFERRED)
 FIRST_COPY = 2
 """Revision of the first carried event, which follows `session_started`."""
 MAX_SESSIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class EventCopy:
+    """An event that is continued, and the edge lane to which it belongs."""
+
+    lane: str
+    event: CarriedEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ class CarriedConversation:
     """The part of the predecessor that a new session continues."""
 
     seed: tuple[LaneSummary, ...] = ()
-    carried: tuple[CarriedEvent, ...] = ()
+    copies: tuple[EventCopy, ...] = ()
     """In the order of the predecessor's log. The same log always gives the same list."""
     taint: SessionTaint | None = None
     """The origins of what is continued, and of the workspace's files."""
@@ -96,22 +104,29 @@ def _inherit(events: tuple[Event, ...], continues: str) -> CarriedConversation:
             past_events.append(_PastEvent(original, payload.session_id, payload.rev))
         else:
             past_events.append(_PastEvent(committed, event.session_id, event.rev))
-    window = memory.window(EDGE_LANE)
+    windows = [memory.window(lane) for lane in memory.lanes() if is_edge(lane)]
     visible_events = [
-        entry for entry in past_events if window is not None and _is_shown(entry.event, window)
+        entry
+        for entry in past_events
+        if any(window is not None and _is_shown(entry.event, window) for window in windows)
     ]
-    carried_events = list(_copies(visible_events))
-    if window is not None and (abandonment := _abandoned(past_events, window)) is not None:
-        carried_events.append(abandonment)
-    return CarriedConversation(_seed(state, continues), tuple(carried_events), _taint(state))
+    copies = list(_copies(visible_events))
+    for window in windows:
+        if window is not None and (copy := _abandoned(past_events, window)) is not None:
+            copies.append(copy)
+    return CarriedConversation(_seed(state, continues), tuple(copies), _taint(state))
 
 
 def _taint(state: SessionState) -> SessionTaint:
-    """Return the taint without that of core jobs, which end with their session."""
-    lane_taint = state.taint.lane(EDGE_LANE)
-    for lane in state.taint.lanes.values():
-        lane_taint = join_lanes(lane_taint, lane)
-    return state.taint.model_copy(update={"lanes": {EDGE_LANE: lane_taint}})
+    """Return the taint without that of core jobs, which end with their session.
+
+    It passes to the conversation that started the job.
+    """
+    lanes = {EDGE_LANE: state.taint.lane(EDGE_LANE)}
+    for lane, lane_taint in state.taint.lanes.items():
+        edge = state.edge_of(lane)
+        lanes[edge] = join_lanes(lanes.get(edge, LaneTaint()), lane_taint)
+    return state.taint.model_copy(update={"lanes": lanes})
 
 
 def _is_shown(event: CommittedEvent, window: LaneWindow) -> bool:
@@ -130,7 +145,7 @@ def _is_shown(event: CommittedEvent, window: LaneWindow) -> bool:
     return False
 
 
-def _copies(entries: list[_PastEvent]) -> Iterator[CarriedEvent]:
+def _copies(entries: list[_PastEvent]) -> Iterator[EventCopy]:
     revs = [entry.event.rev for entry in entries]
     for entry in entries:
         payload: EventPayload = entry.event.payload
@@ -138,16 +153,17 @@ def _copies(entries: list[_PastEvent]) -> Iterator[CarriedEvent]:
             # Translate `read_rev` to the revisions of the copies in the new log.
             read = bisect_right(revs, payload.read_rev)
             payload = payload.model_copy(update={"read_rev": FIRST_COPY + read - 1 if read else 0})
-        yield CarriedEvent(
+        carried = CarriedEvent(
             session_id=entry.session_id,
             rev=entry.rev,
             at=entry.event.at,
             event_type=payload.type,
             payload=render_payload(payload),
         )
+        yield EventCopy(edge_lane_of(entry.event.lane), carried)
 
 
-def _abandoned(past_events: list[_PastEvent], window: LaneWindow) -> CarriedEvent | None:
+def _abandoned(past_events: list[_PastEvent], window: LaneWindow) -> EventCopy | None:
     """Return the reply that the user got instead of an answer when control abandoned the session."""
     turn = window.turns[-1] if window.turns else None
     last = next(
@@ -164,20 +180,27 @@ def _abandoned(past_events: list[_PastEvent], window: LaneWindow) -> CarriedEven
     replied = any(isinstance(e.payload, Reply) for step in turn.steps for e in step.events)
     if replied or turn.answered or not isinstance(abandoned, SessionAbandoned):
         return None
-    reply = Reply(turn_id=turn.turn_id, dm=abandoned.dm, text=abandoned.text, kind="error")
-    return CarriedEvent(
+    dm = turn.head.payload.dm
+    reply = Reply(turn_id=turn.turn_id, dm=dm, text=abandoned.text, kind="error")
+    carried = CarriedEvent(
         session_id=last.session_id,
         rev=last.rev,
         at=last.event.at,
         event_type=reply.type,
         payload=render_payload(reply),
     )
+    return EventCopy(window.lane, carried)
 
 
 def _seed(state: SessionState, continues: str) -> tuple[LaneSummary, ...]:
-    before = state.summary_of(EDGE_LANE)
-    if before is None:
-        return ()
+    return tuple(
+        _inherited_summary(before, state, continues)
+        for before in state.summaries
+        if is_edge(before.lane)
+    )
+
+
+def _inherited_summary(before: LaneSummary, state: SessionState, continues: str) -> LaneSummary:
     old, sessions = before.summary, before.summary.referenced_sessions
     if before.through_rev:
         # Events of these sessions may have been folded: the predecessor's own and carried ones.
@@ -187,4 +210,4 @@ def _seed(state: SessionState, continues: str) -> tuple[LaneSummary, ...]:
     if len(summary.model_dump_json().encode()) > MAX_SUMMARY_BYTES:
         summary = summary.model_copy(update={"facts": (), "referenced_events": ()})
     # Revisions refer to the predecessor's log, so the summary covers no event of the new log.
-    return (LaneSummary(lane=EDGE_LANE, summary=summary, through_rev=0),)
+    return LaneSummary(lane=before.lane, summary=summary, through_rev=0)

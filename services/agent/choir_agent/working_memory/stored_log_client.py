@@ -35,14 +35,20 @@ class StoredLogClient:
         self._control = control
 
     async def search(
-        self, call_id: str, arguments: JsonObject, before_rev: int
+        self, call_id: str, arguments: JsonObject, before_rev: int, *, dm: str
     ) -> tuple[LogEntry, ...] | None:
-        """Return candidate events before `before_rev`, oldest first; None if control is unavailable."""
+        """Return candidate events of a conversation before `before_rev`, oldest first.
+
+        Returns None if control is unavailable.
+        """
         question = _question(arguments, before_rev)
         if before_rev <= 1 or question is None:
             return ()
         request = HostToolRequest(
-            tool_name=HOST_TOOL, call_id=call_id, input=question.model_dump(mode="json")
+            tool_name=HOST_TOOL,
+            call_id=call_id,
+            input=question.model_dump(mode="json"),
+            dm=dm,
         )
         try:
             async with asyncio.timeout(TIMEOUT_S):

@@ -22,7 +22,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.model import JsonObject
 
-_URL = re.compile(r"https?://[^\s<>\"'`\\^{|}()\[\]]+", re.IGNORECASE)
+_URL = re.compile(r"https?://[^\s<>\"'`\\^{|}⟦⟧()\[\]]+", re.IGNORECASE)
 _TRAILING = ".,;:!?*_~"
 SEARCH = "choir.web.search"
 MAIL = "choir.email.send"
@@ -113,10 +113,26 @@ def _user_texts(window: LaneWindow) -> Iterator[str]:
     payloads = (*(turn.head.payload for turn in window.turns), *_payloads(window))
     for payload in payloads:
         match payload:
-            case UserMessageStarted(wake_up=wake_up) if wake_up is not None and wake_up.by_agent:
-                pass  # the agent's own words
+            case UserMessageStarted(wake_up=wake_up) if wake_up is not None and (
+                wake_up.by_agent or wake_up.outside
+            ):
+                pass  # the agent's own words, or those of a trigger
+            case UserMessageStarted(speaker=speaker) | InjectedInstruction(speaker=speaker) if (
+                speaker is not None and speaker.is_outsider
+            ):
+                pass  # anybody in a group
             case UserMessageStarted(text=text) | InjectedInstruction(text=text, by="user"):
                 yield text
+            case _:
+                pass
+
+
+def _trigger_texts(window: LaneWindow) -> Iterator[str]:
+    for turn in window.turns:
+        match turn.head.payload:
+            case UserMessageStarted(wake_up=wake_up, text=text):
+                if wake_up is not None and wake_up.outside:
+                    yield text
             case _:
                 pass
 
@@ -132,8 +148,8 @@ def _results(window: LaneWindow) -> Iterator[ToolResultCommitted]:
 
 
 def read_outside(window: LaneWindow) -> set[str]:
-    """Return the URLs on pages, in mail, and of search results."""
-    return {
+    """Return the URLs on pages, in mail, of search results, and in texts of triggers."""
+    return {url for text in _trigger_texts(window) for url in _urls(text)} | {
         url
         for result in _results(window)
         if result.tool in SOURCES and result.status == "success"

@@ -68,6 +68,8 @@ class WorkingMemory:
             case ModelOutput():
                 self._add(event.lane, payload.turn_id, event)
                 self.token_estimator.record_token_count(event.lane, payload.prompt_tokens)
+            case Reply(from_lane=source) if source:
+                self._edge(event.lane).add_message_from_elsewhere(event)
             case ToolResultCommitted() | Reply() | SkillStopped():
                 self._add(event.lane, payload.turn_id, event)
             case InjectedInstruction(target=target):

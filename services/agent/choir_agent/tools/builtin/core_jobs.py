@@ -43,7 +43,7 @@ class CoreListTool:
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Return the open jobs, oldest first."""
         budgets = context.settings.budgets if context.settings else Budgets()
-        jobs = self._session.state.jobs
+        jobs = self._session.state.jobs_in(context.lane)
         output: JsonObject = {"jobs": [_describe(job, budgets) for job in jobs]}
         return ToolOutput(output, f"{len(jobs)} core jobs are running")
 
@@ -103,7 +103,7 @@ class CoreInjectTool:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Inject the text; raises ToolFailed if no such job runs or its limit of injections is reached."""
-        job = find_open_job(self._session.state, str(arguments["job_name"]))
+        job = find_open_job(self._session.state, context.lane, str(arguments["job_name"]))
         output: JsonObject = {"job_name": job.name, "status": "sent"}
         if context.call_id in job.injected_by:
             return ToolOutput(output, f"{job.name} already has this instruction")
@@ -156,18 +156,19 @@ class CoreCancelTool:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Cancel the job; raises ToolFailed if no such job runs."""
-        job = find_open_job(self._session.state, str(arguments["job_name"]))
+        job = find_open_job(self._session.state, context.lane, str(arguments["job_name"]))
         output: JsonObject = {"job_name": job.name, "status": "cancelled"}
         cancelled = Cancelled(target=job.lane, turn_id=job.turn_id, by="edge")
         return ToolOutput(output, f"{job.name} is cancelled", () if job.cancelled else (cancelled,))
 
 
-def find_open_job(state: SessionState, name: str) -> JobState:
-    """Return the open job with that name; raises ToolFailed listing the running ones."""
-    job = state.find_job(name)
+def find_open_job(state: SessionState, lane: str, name: str) -> JobState:
+    """Return the open job of an edge lane with that name; raises ToolFailed listing the running ones."""
+    jobs = state.jobs_in(lane)
+    job = next((job for job in jobs if job.name == name), None)
     if job is not None:
         return job
-    running = [job.name for job in state.jobs]
+    running = [job.name for job in jobs]
     names = ", ".join(running) or "none"
     raise ToolFailed(
         "no_such_job",

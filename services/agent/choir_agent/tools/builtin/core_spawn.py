@@ -113,21 +113,25 @@ class CoreSpawnTool:
         if job_id in earlier_ids:
             return ToolOutput(output, f"{name} is already started")
         budgets = context.settings.budgets if context.settings else Budgets()
-        self._check(state, budgets, name)
+        self._check(state, budgets, name, lane=context.lane)
         started = self._briefing(context, arguments, job_id, name)
         return ToolOutput(output, f"{name} is started", (started,))
 
-    def _check(self, state: SessionState, budgets: Budgets, name: str) -> None:
+    def _check(self, state: SessionState, budgets: Budgets, name: str, *, lane: str) -> None:
         # Checked again although the schema has the pattern: the name becomes part of the
         # lane name.
         if not re.match(JOB_NAME_PATTERN, name):
             raise ToolFailed(
                 "bad_name", f"{name!r} is not a valid job name; it must match {JOB_NAME_PATTERN}."
             )
-        if state.find_job(name) is not None:
+        running = [job.name for job in state.jobs_in(lane)]
+        if name in running:
             message = f"A core job {name!r} is already running. Use another name, or send it instructions."
-            raise ToolFailed("name_taken", message, {"running": [job.name for job in state.jobs]})
-        fault = core_job_refusal(state, budgets)
+            raise ToolFailed("name_taken", message, {"running": [*running]})
+        if state.find_job(name) is not None:
+            message = f"Another conversation has a core job {name!r}. Use another name."
+            raise ToolFailed("name_taken", message, {"running": [*running]})
+        fault = core_job_refusal(state, budgets, lane=lane)
         if fault is not None:
             raise ToolFailed(str(fault["code"]), str(fault["message"]))
 

@@ -147,7 +147,7 @@ class MemoryQueryTool:
         """Read this session in order; only the events in memory."""
         recent = tuple(self._log.entries)
         first_rev = recent[0].rev if recent else self._log.head.rev + 1
-        reader = SearchScope(context.lane, context.call_id)
+        reader = SearchScope.of(self._log.state, context.lane, context.call_id, entries=recent)
         hits, more_after = read_in_order(
             recent, _parse_int(arguments, "after"), _limit_of(arguments), reader
         )
@@ -164,23 +164,35 @@ class MemoryQueryTool:
         # A copy: the log grows while the thread reads it.
         recent = tuple(self._log.entries)
         first_rev = recent[0].rev if recent else self._log.head.rev + 1
-        older = await self._stored_log.search(context.call_id, arguments, first_rev)
-        entries = (*(older or ()), *recent)
+        older = await self._stored_log.search(context.call_id, arguments, first_rev, dm=context.dm)
         # Parsing and searching thousands of events takes time: keep it off the event loop.
-        hits = await asyncio.to_thread(_search, entries, context, arguments)
+        hits = await asyncio.to_thread(
+            self._search, context, arguments, recent=recent, older=older or ()
+        )
         if older is not None:
             return {"hits": hits, "covers_from_rev": min(1, self._log.head.rev)}
         note = f"Events before rev {first_rev} of this session cannot be searched now."
         return {"hits": hits, "covers_from_rev": first_rev, "note": note}
 
-
-def _search(
-    entries: tuple[LogEntry, ...], context: CallContext, arguments: JsonObject
-) -> list[JsonValue]:
-    query = _query_of(arguments)
-    search = search_hash if arguments.get("mode") == "hash" else search_words
-    reader = SearchScope(context.lane, context.call_id)
-    return _render_hits(search(entries, query, _limit_of(arguments), reader), query)
+    def _search(
+        self,
+        context: CallContext,
+        arguments: JsonObject,
+        *,
+        recent: tuple[LogEntry, ...],
+        older: tuple[LogEntry, ...],
+    ) -> list[JsonValue]:
+        query = _query_of(arguments)
+        search = search_hash if arguments.get("mode") == "hash" else search_words
+        entries = (*older, *recent)
+        reader = SearchScope.of(
+            self._log.state,
+            context.lane,
+            context.call_id,
+            entries=entries,
+            selection=older if context.dm else (),
+        )
+        return _render_hits(search(entries, query, _limit_of(arguments), reader), query)
 
 
 def _render_hits(hits: Sequence[LogHit], query: str) -> list[JsonValue]:

@@ -1,33 +1,11 @@
-"""Read the agent's mail account from its settings and decide how its servers may be reached."""
+"""Read the agent's mail account from its settings, and report errors of mail servers as those of a tool."""
 
-import ipaddress
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Iterator
 
 from choir_agent.tools.tool import CallContext, ToolFailed
-from choir_common.wire.config import MailSecurity
-
-SMTP_TLS_PORT = 465
-IMAP_TLS_PORT = 993
-
-
-@dataclass(frozen=True, slots=True)
-class MailServer:
-    """A mail server and the encryption of the connection to it."""
-
-    host: str
-    port: int
-    security: MailSecurity
-
-
-@dataclass(frozen=True, slots=True)
-class MailAccount:
-    """The agent's mail account."""
-
-    smtp: MailServer
-    imap: MailServer
-    user: str
-    password: str = field(repr=False)
-    address: str
+from choir_common.mail.account import IMAP_TLS_PORT, SMTP_TLS_PORT, MailAccount, make_server
+from choir_common.mail.errors import MailError
 
 
 def mail_account(context: CallContext) -> MailAccount:
@@ -56,30 +34,21 @@ def mail_account(context: CallContext) -> MailAccount:
             "not_configured",
             "The mail account has no sender address: its user name is not an address, so set `address`.",
         )
-    return MailAccount(
-        _server(config.smtp_host, config.smtp_port, config.smtp_security, SMTP_TLS_PORT),
-        _server(config.imap_host, config.imap_port, config.imap_security, IMAP_TLS_PORT),
-        user,
-        password,
-        address,
-    )
-
-
-def _server(host: str, port: int, security: MailSecurity | None, tls_port: int) -> MailServer:
-    security_mode = security or ("tls" if port == tls_port else "starttls")
-    if security_mode == "none" and not _is_here(host):
-        raise ToolFailed(
-            "not_configured",
-            f"The mail account requires an unencrypted connection to {host}. Password and mail "
-            "would be readable in transit: security `none` is allowed only for a server on this machine.",
+    smtp, imap = (config.smtp_host, config.smtp_port), (config.imap_host, config.imap_port)
+    with mail_errors_as_failures():
+        return MailAccount(
+            make_server(*smtp, config.smtp_security, tls_port=SMTP_TLS_PORT),
+            make_server(*imap, config.imap_security, tls_port=IMAP_TLS_PORT),
+            user,
+            password,
+            address,
         )
-    return MailServer(host, port, security_mode)
 
 
-def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
+@contextlib.contextmanager
+def mail_errors_as_failures() -> Iterator[None]:
+    """Convert MailError into ToolFailed."""
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        yield
+    except MailError as error:
+        raise ToolFailed(error.kind, error.text, error.details) from error

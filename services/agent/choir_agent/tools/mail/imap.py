@@ -1,41 +1,31 @@
-"""Read a mailbox over IMAP, in a thread: the library blocks.
+"""Read the agent's mailbox over IMAP, in a thread.
 
 A folder is opened read-only unless a message is to be marked. Every wait has a timeout, and cancelling a call
 closes its connection.
 """
 
 import asyncio
-import contextlib
-import imaplib
 import socket
-import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
-from imap_tools.errors import (
-    ImapToolsError,
-    MailboxFolderSelectError,
-    MailboxLoginError,
-)
 from imap_tools.mailbox import BaseMailBox
 from imap_tools.message import MailMessage
 from imap_tools.query import AND, Header, UidRange
 
 from choir_agent.egress.event_loop import connect_from_thread
-from choir_agent.tools.mail.account import MailAccount, MailServer
+from choir_agent.tools.mail.account import mail_errors_as_failures
 from choir_agent.tools.mail.received_message import message_details, message_summary
 from choir_agent.tools.mail.requests import MailQuery, MessageRequest
-from choir_agent.tools.mail.text import one_line
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace import Workspace
+from choir_common.mail.account import MailAccount
+from choir_common.mail.imap import MailboxConnection, SocketTracker, explain_errors
 from choir_common.wire.model import JsonObject
 
 T = TypeVar("T")
 
-RESPONSE_TIMEOUT_S = 20.0
-"""Timeout for one response of the server."""
 MAX_MESSAGE_BYTES = 30_000_000
-MAX_ERROR_CHARS = 300
 CANCEL_TIMEOUT_S = 2.0
 
 
@@ -45,7 +35,8 @@ class Mailbox:
     def __init__(self, account: MailAccount, folder: str) -> None:
         self._account = account
         self._folder = folder
-        self._socket = _SocketCloser(asyncio.get_running_loop())
+        self._socket = SocketTracker()
+        self._opener = _EgressSocketOpener(asyncio.get_running_loop())
 
     async def list(self, query: MailQuery, limit: int) -> JsonObject:
         """Count the messages that match the query and summarise the newest of them."""
@@ -69,21 +60,14 @@ class Mailbox:
             raise
 
     def _blocking(self, work: Callable[[BaseMailBox], T], read_only: bool) -> T:
-        with _explained(self._account.imap, self._folder):
-            box = _MailboxConnection(self._account.imap, self._socket)
+        with mail_errors_as_failures(), explain_errors(self._account.imap, self._folder):
+            box = MailboxConnection(self._account.imap, self._opener, self._socket)
             try:
-                self._log_in(box)
+                box.log_in(self._account)
                 box.folder.set(self._folder, readonly=read_only)
                 return work(box)
             finally:
-                _leave(box)
-
-    def _log_in(self, box: BaseMailBox) -> None:
-        user, password = self._account.user, self._account.password
-        if user.isascii() and password.isascii():
-            box.login(user, password, initial_folder=None)
-        else:
-            box.login_utf8(user, password, initial_folder=None)
+                box.leave()
 
     def _list(self, box: BaseMailBox, query: MailQuery, limit: int) -> JsonObject:
         status = box.folder.status(self._folder, ["MESSAGES", "UNSEEN", "UIDNEXT", "UIDVALIDITY"])
@@ -123,97 +107,15 @@ class Mailbox:
         return {"folder": self._folder, **details}
 
 
-class _SocketCloser:
-    """Closes the socket of a client from another thread, also one that is opened later."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        """The agent's event loop, which opens connections."""
-        self._client: imaplib.IMAP4 | None = None
-        self._cancelled = False
-
-    def register(self, client: imaplib.IMAP4) -> None:
-        """Set the client whose socket is open now."""
-        self._client = client
-        if self._cancelled:
-            self.close()
-
-    def close(self) -> None:
-        """Shut down the socket, now or as soon as there is one."""
-        self._cancelled = True
-        if self._client is not None:
-            with contextlib.suppress(OSError):
-                self._client.sock.shutdown(socket.SHUT_RDWR)
-
-
-class _LoopConnection(imaplib.IMAP4):
+class _EgressSocketOpener:
     """Opens the connection with the event loop, which knows the way to the network."""
 
-    _closer: _SocketCloser
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
 
-    def _create_socket(self, timeout: float | None) -> socket.socket:
-        return connect_from_thread(self._closer.loop, self.host, self.port, timeout)
-
-
-class _ImapClient(_LoopConnection):
-    """An IMAP client that registers itself with `closer` when its socket is open.
-
-    The constructor already talks to the server, so a cancelled call needs the socket before it
-    returns.
-    """
-
-    def __init__(self, server: MailServer, closer: _SocketCloser) -> None:
-        self._closer = closer
-        super().__init__(server.host, server.port, RESPONSE_TIMEOUT_S)
-
-    def open(self, host: str = "", port: int = 143, timeout: float | None = None) -> None:
-        super().open(host, port, timeout)
-        self._closer.register(self)
-
-
-class _ImapTlsClient(imaplib.IMAP4_SSL, _LoopConnection):
-    """The same over TLS from the start."""
-
-    def __init__(self, server: MailServer, closer: _SocketCloser) -> None:
-        self._closer = closer
-        context = ssl.create_default_context()
-        super().__init__(server.host, server.port, ssl_context=context, timeout=RESPONSE_TIMEOUT_S)
-
-    def open(self, host: str = "", port: int | None = 993, timeout: float | None = None) -> None:
-        super().open(host, port, timeout)
-        self._closer.register(self)
-
-
-class _MailboxConnection(BaseMailBox):
-    """A mailbox connection with the account's security setting."""
-
-    def __init__(self, server: MailServer, closer: _SocketCloser) -> None:
-        self._server, self._closer = server, closer
-        super().__init__()
-
-    def _get_mailbox_client(self) -> imaplib.IMAP4:
-        match self._server.security:
-            case "tls":
-                return _ImapTlsClient(self._server, self._closer)
-            case "starttls":
-                client = _ImapClient(self._server, self._closer)
-                try:
-                    client.starttls(ssl.create_default_context())
-                except BaseException:
-                    with contextlib.suppress(OSError):
-                        client.shutdown()
-                    raise
-                return client
-            case "none":
-                return _ImapClient(self._server, self._closer)
-
-
-def _leave(box: BaseMailBox) -> None:
-    # Errors of the logout are irrelevant, but the socket must be closed in any case.
-    with contextlib.suppress(ImapToolsError, imaplib.IMAP4.error, OSError):
-        box.logout()
-    with contextlib.suppress(OSError):
-        box.client.shutdown()
+    def open(self, host: str, port: int, timeout_s: float | None) -> socket.socket:
+        """Return a blocking connected socket; raises OSError."""
+        return connect_from_thread(self._loop, host, port, timeout_s)
 
 
 def _matching(box: BaseMailBox, query: MailQuery) -> list[int]:
@@ -246,56 +148,3 @@ def _fetch_message(box: BaseMailBox, uid: int, *, headers_only: bool) -> MailMes
     if not messages:
         raise ToolFailed("not_found", f"There is no message {uid} in this folder; list it again.")
     return messages[0]
-
-
-@contextlib.contextmanager
-def _explained(server: MailServer, folder: str) -> Iterator[None]:
-    """Convert connection and protocol errors into ToolFailed."""
-    name = f"the mail server {server.host}:{server.port}"
-    try:
-        yield
-    except ToolFailed:
-        raise
-    except ssl.SSLCertVerificationError as error:
-        why = one_line(error.verify_message, MAX_ERROR_CHARS)
-        raise ToolFailed(
-            "tls_failed", f"The certificate of {name} is not valid ({why})."
-        ) from error
-    except ssl.SSLError as error:
-        raise ToolFailed(
-            "tls_failed",
-            f"No secure connection to {name}: {one_line(str(error), MAX_ERROR_CHARS)}.",
-        ) from error
-    except TimeoutError as error:
-        raise ToolFailed("timeout", f"{name} did not answer in time.") from error
-    except MailboxLoginError as error:
-        raise _login_refused(name) from error
-    except MailboxFolderSelectError as error:
-        raise ToolFailed("not_found", f"There is no folder {folder!r} in the mailbox.") from error
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise ToolFailed("unreachable", f"{name}: {one_line(why, MAX_ERROR_CHARS)}.") from error
-    except (imaplib.IMAP4.error, ImapToolsError) as error:
-        raise _error_from_server(error, name) from error
-
-
-def _error_from_server(error: Exception, name: str) -> ToolFailed:
-    """Return the error for a server's response; imaplib has one exception for nearly everything."""
-    text = one_line(str(error), MAX_ERROR_CHARS)
-    if "TLS not supported" in text or "STARTTLS" in text:
-        return ToolFailed(
-            "tls_failed", f"{name} does not support STARTTLS; the connection would be unencrypted."
-        )
-    if "AUTHENTICATIONFAILED" in text:
-        return _login_refused(name)
-    if isinstance(error, imaplib.IMAP4.abort):
-        return ToolFailed("unreachable", f"{name} closed the connection: {text!r}.")
-    return ToolFailed("mail_server", f"{name} answered: {text!r}.")
-
-
-def _login_refused(name: str) -> ToolFailed:
-    # Without the server's text: it could repeat the password.
-    return ToolFailed(
-        "auth_failed",
-        f"{name} rejected the user name or password. A human must correct the secret of the mail account.",
-    )

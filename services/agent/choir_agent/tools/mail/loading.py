@@ -6,9 +6,9 @@ The import runs in a thread, so that it does not delay a heartbeat.
 import asyncio
 from typing import TYPE_CHECKING
 
-from choir_agent.tools.mail.account import MailAccount
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
+from choir_common.mail.account import MailAccount
 from choir_common.wire.model import JsonObject
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ async def open_mailbox(account: MailAccount, folder: str) -> "Mailbox":
 async def send_mail(
     account: MailAccount, workspace: Workspace, context: CallContext, arguments: JsonObject
 ) -> JsonObject:
-    """Send a mail; raises the errors of `smtp.send_mail`."""
-    await asyncio.to_thread(_import_smtp)
-    from choir_agent.tools.mail import smtp  # noqa: PLC0415 - memory, see above
+    """Send a mail; raises the errors of `sending.send_mail`."""
+    await asyncio.to_thread(_import_sending)
+    from choir_agent.tools.mail import sending  # noqa: PLC0415 - memory, see above
 
-    return await smtp.send_mail(account, workspace, context, arguments)
+    return await sending.send_mail(account, workspace, context, arguments)
 
 
 def _import_mailbox() -> "type[Mailbox]":
@@ -37,5 +37,5 @@ def _import_mailbox() -> "type[Mailbox]":
     return Mailbox
 
 
-def _import_smtp() -> None:
-    import choir_agent.tools.mail.smtp  # noqa: F401, PLC0415 - memory, see above
+def _import_sending() -> None:
+    import choir_agent.tools.mail.sending  # noqa: F401, PLC0415 - memory, see above

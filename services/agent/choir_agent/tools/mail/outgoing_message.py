@@ -5,7 +5,6 @@ import mimetypes
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email import policy
 from email.errors import MessageError
@@ -15,9 +14,10 @@ from email.utils import format_datetime
 from pathlib import PurePosixPath
 
 from choir_agent.tools.attached_files import MAX_ATTACHED_BYTES, check_unchanged
-from choir_agent.tools.mail.account import MailAccount
 from choir_agent.tools.tool import AttachedFile, CallContext, ToolFailed
 from choir_agent.tools.workspace import Workspace
+from choir_common.mail.account import MailAccount
+from choir_common.mail.smtp import OutgoingMessage
 from choir_common.wire.model import JsonObject
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[^\s@<>()\[\],;:\"\\]{1,253}")
@@ -26,16 +26,6 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
 # 7-bit: not every server accepts 8-bit content.
 _POLICY = policy.SMTP.clone(cte_type="7bit")
 _GENERIC = "application/octet-stream"
-
-
-@dataclass(frozen=True, slots=True)
-class OutgoingMessage:
-    """A message ready to send, and its recipients; Bcc recipients are not in its headers."""
-
-    message_id: str
-    sender: str
-    recipients: tuple[str, ...]
-    content: bytes
 
 
 def message_id_for(call_id: str, address: str) -> str:

@@ -12,9 +12,9 @@ from imap_tools.message import MailAttachment, MailMessage
 from pydantic import JsonValue
 
 from choir_agent.tools.mail.requests import MessageRequest
-from choir_agent.tools.mail.text import clean_text, html_to_text, one_line, quote
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace import Workspace
+from choir_common.mail.text import clean_text, html_to_text, one_line, quote
 from choir_common.wire.model import JsonObject
 
 FOLDER = ".choirtmp/recv"

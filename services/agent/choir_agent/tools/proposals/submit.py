@@ -33,7 +33,9 @@ async def submit_proposal(
 
     Raises ToolFailed if control rejects it, or is unavailable for ten seconds.
     """
-    request = ApprovalRequest(request_type=kind, call_id=context.call_id, payload=payload)
+    request = ApprovalRequest(
+        request_type=kind, call_id=context.call_id, payload=payload, dm=context.dm
+    )
     answer = await _ask(control, request)
     return ToolOutput(
         {
