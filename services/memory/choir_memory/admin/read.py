@@ -31,6 +31,7 @@ from choir_common.wire.memory_operator import (
 )
 from choir_common.wire.memory_records import Record
 from choir_common.wire.memory_search import MemoryHits, MemoryQuery
+from choir_common.wire.model import DEFERRED
 from choir_memory.admin.list_scope import list_scope, validate_list
 from choir_memory.admin.read_store import ListPosition, MemoryReadStore
 from choir_memory.audit.store import OPERATOR, AuditRecord, AuditStore
@@ -38,7 +39,7 @@ from choir_memory.facts.feedback_store import list_feedback
 from choir_memory.schema.store import SpaceRegistry, admin_read_transaction
 from choir_memory.search.service import SearchService
 
-RECORD_ADAPTER: TypeAdapter[Record] = TypeAdapter(Record)
+RECORD_ADAPTER: TypeAdapter[Record] = TypeAdapter(Record, config=DEFERRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

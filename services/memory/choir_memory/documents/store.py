@@ -16,7 +16,7 @@ import orjson
 
 from choir_common.errors import Conflict
 from choir_common.postgres.pool import Connection
-from choir_memory.documents.model import LinkKind, Tier, UnitRow
+from choir_memory.documents.model import LinkKind, Tier, UnitRow, conversations_sql
 from choir_memory.schema.store import qualified
 from choir_memory.text.questions import question_share
 from choir_memory.text.tokens import tsvector
@@ -37,22 +37,22 @@ WHERE d.id <> given.id LIMIT 1
 _PUT = """
 INSERT INTO {schema}.memory_documents AS d
     (id, session_id, tier, chunk_index, kind, text, tsv, tokens, happened_at, ended_at, speaker,
-     first_rev, last_rev, grain, period, origin, trust, expires_at, metadata, asking)
+     first_rev, last_rev, grain, period, origin, trust, expires_at, metadata, asking, conversations)
 SELECT id, session_id, tier, chunk_index, kind, text, tsv::tsvector, tokens, happened_at, ended_at, speaker,
        first_rev, last_rev, grain, period, origin, trust, expires_at, metadata::jsonb,
-       asking
+       asking, conversations::text[]
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::int[],
             $9::timestamptz[], $10::timestamptz[], $11::text[], $12::bigint[], $13::bigint[], $14::text[],
             $15::text[], $16::text[], $17::smallint[], $18::timestamptz[], $19::text[],
-            $20::real[])
+            $20::real[], $21::text[])
   AS given (id, session_id, tier, chunk_index, kind, text, tsv, tokens, happened_at, ended_at, speaker,
-            first_rev, last_rev, grain, period, origin, trust, expires_at, metadata, asking)
+            first_rev, last_rev, grain, period, origin, trust, expires_at, metadata, asking, conversations)
 ON CONFLICT (id) DO UPDATE SET
     chunk_index = excluded.chunk_index, kind = excluded.kind, text = excluded.text, tsv = excluded.tsv,
     tokens = excluded.tokens, happened_at = excluded.happened_at, ended_at = excluded.ended_at,
     speaker = excluded.speaker, first_rev = excluded.first_rev, last_rev = excluded.last_rev,
     origin = excluded.origin, trust = excluded.trust, expires_at = excluded.expires_at,
-    metadata = excluded.metadata, asking = excluded.asking,
+    metadata = excluded.metadata, asking = excluded.asking, conversations = excluded.conversations,
     version = d.version + (d.text <> excluded.text)::int
 """
 _DROP_VECTORS = "DELETE FROM {schema}.memory_embeddings WHERE document_id = ANY($1::uuid[])"
@@ -204,4 +204,5 @@ def _columns(unit: PreparedUnit) -> tuple[object, ...]:
         row.expires_at,
         orjson.dumps(row.metadata).decode(),
         question_share(row.text),
+        conversations_sql(row.conversations),
     )

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from choir_common.errors import InvalidRequest
 from choir_common.redactor import MASK
 from choir_common.wire.validation_messages import error_messages
+from choir_memory.documents.model import Conversations
 from choir_memory.facts.safety import weakens_safety
 from choir_memory.text.tokens import query_terms
 
@@ -40,6 +41,7 @@ class SourceTurn:
     text: str
     by_user: bool
     trust: int
+    conversations: Conversations = None
 
 
 class Candidate(BaseModel):

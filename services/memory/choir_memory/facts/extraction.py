@@ -17,13 +17,23 @@ import structlog
 from choir_common.errors import InvalidRequest
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.config import MemoryPrompts
-from choir_memory.documents.model import TRUST, KnowledgeKind, document_id, least_trust
+from choir_common.wire.memory_search import MemoryReader
+from choir_memory.documents.model import (
+    TRUST,
+    Conversations,
+    KnowledgeKind,
+    document_id,
+    is_readable,
+    least_trust,
+    merged_conversations,
+)
 from choir_memory.documents.store import Link, LinkStore
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.facts.candidates import (
     Candidate,
+    Feedback,
     Proposals,
     SourceTurn,
     decide_on,
@@ -54,6 +64,7 @@ from choir_memory.knowledge.derived_store import (
 )
 from choir_memory.llm.model import LanguageModel
 from choir_memory.schema.lease_store import LeaseStore
+from choir_memory.schema.reader_store import read_readers
 from choir_memory.schema.store import agent_transaction, resume_service_role
 
 log = structlog.get_logger("choir.memory.facts")
@@ -70,6 +81,8 @@ MIN_TRUST = TRUST["agent"]
 learned."""
 REPETITIONS_IN_SESSION = 3
 """Messages of the user in one session that make a held fact or rule active."""
+UNKNOWN_CONVERSATION = "?"
+"""No name of a conversation."""
 START = TurnPosition(datetime(1970, 1, 1, tzinfo=UTC), "", -1)
 
 
@@ -138,10 +151,15 @@ class ExtractionTask:
         if not batch:
             return False
         turns = [item.turn for item in batch]
+        plan: list[_PlannedCandidate] = []
+        feedback: list[tuple[Feedback, SourceTurn]] = []
         # no transaction is open during model calls, which may take long
-        proposals = await self._propose(agent_id, turns)
-        accepted = _worth_keeping(proposals, turns)
-        plan = await self._plan(agent_id, accepted)
+        for reader, own_turns in group_by_reader(
+            turns, await read_readers(self.database, agent_id)
+        ):
+            proposals = await self._propose(agent_id, own_turns)
+            plan += await self._plan(agent_id, _worth_keeping(proposals, own_turns), reader)
+            feedback += find_feedback(proposals.feedback, own_turns)
         cases = [(old, item.new) for item in plan if item.commit for old in item.related.rivals]
         replacements = {
             (old.document_id, new.identity)
@@ -150,7 +168,6 @@ class ExtractionTask:
             )
             if is_replaced
         }
-        feedback = find_feedback(proposals.feedback, turns)
         async with agent_transaction(self.database, agent_id) as connection:
             store = FactStore(connection, agent_id)
             writer = _FactWriter(
@@ -171,11 +188,11 @@ class ExtractionTask:
         return True
 
     async def _plan(
-        self, agent_id: str, accepted: Sequence[_SourcedCandidate]
+        self, agent_id: str, accepted: Sequence[_SourcedCandidate], reader: MemoryReader | None
     ) -> list[_PlannedCandidate]:
         vectors = [await embed_candidate(self.embedders, candidate.new) for candidate in accepted]
         async with agent_transaction(self.database, agent_id) as connection:
-            store = FactStore(connection, agent_id)
+            store = FactStore(connection, agent_id, reader)
             return [
                 _PlannedCandidate(
                     candidate.new,
@@ -287,6 +304,27 @@ def _worth_keeping(proposals: Proposals, turns: Sequence[SourceTurn]) -> list[_S
     return list(by_identity.values())
 
 
+def group_by_reader(
+    turns: Sequence[SourceTurn], readers: Sequence[MemoryReader]
+) -> list[tuple[MemoryReader | None, list[SourceTurn]]]:
+    """Return the turns of each reader, so that no call of the model sees those of two; else all of them."""
+    if not readers:
+        return [(None, list(turns))]
+    groups: dict[MemoryReader, list[SourceTurn]] = {}
+    for turn in turns:
+        groups.setdefault(reader_of(turn.conversations, readers), []).append(turn)
+    return list(groups.items())
+
+
+def reader_of(conversations: Conversations, readers: Sequence[MemoryReader]) -> MemoryReader:
+    """Return the reader who may find what was said in these conversations."""
+    for reader in readers:
+        if is_readable(reader, conversations):
+            return reader
+    # of no reader, and so nobody's but its own
+    return MemoryReader(conversations=conversations or (UNKNOWN_CONVERSATION,))
+
+
 def _build_fact(candidate: _PlannedCandidate, model: str) -> DerivedDocument:
     fact, turn = candidate.new, candidate.turn
     kind: KnowledgeKind = fact.kind
@@ -305,6 +343,7 @@ def _build_fact(candidate: _PlannedCandidate, model: str) -> DerivedDocument:
         happened_at=turn.happened_at,
         valid_from=turn.happened_at,
         metadata={"by": model, "session_id": turn.session_id},
+        conversations=merged_conversations(source.conversations for source in candidate.turns),
     )
 
 

@@ -1,7 +1,8 @@
 """Review the held facts of ended sessions, once: a maintenance task that runs after the extraction.
 
 A held fact becomes active if another message of the user or the session's episode supports it. The model
-judges, in one call per session with held facts; code checks that its quotation is in the source.
+judges, in one call per session with held facts and reader of the memory: it sees only what that reader may
+find. Code checks that its quotation is in the source.
 Rules are not reviewed: only the user's own repetition makes one active.
 """
 
@@ -16,13 +17,21 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_common.postgres.pool import Database
+from choir_common.wire.memory_search import MemoryReader
 from choir_memory.documents.store import Link, LinkStore
 from choir_memory.facts.candidates import SourceTurn, contains_quote, render_turns
-from choir_memory.facts.extraction import CURSOR_NAME, MIN_TRUST, START, parse_position
+from choir_memory.facts.extraction import (
+    CURSOR_NAME,
+    MIN_TRUST,
+    START,
+    parse_position,
+    reader_of,
+)
 from choir_memory.facts.held_store import HeldFact, HeldFactStore, SupportKind, list_ended
 from choir_memory.facts.store import FactStore, read_cursor
 from choir_memory.llm.model import LanguageModel
 from choir_memory.schema.lease_store import LeaseStore
+from choir_memory.schema.reader_store import read_readers
 from choir_memory.schema.store import agent_transaction
 from choir_memory.text.tokens import query_terms
 
@@ -77,6 +86,16 @@ class _Material:
 
 
 @dataclass(frozen=True, slots=True)
+class _ReviewBatch:
+    """The held facts to review next: of one session, and of one reader of the memory."""
+
+    session_id: str
+    reader: MemoryReader | None
+    """None: the memory is shared."""
+    facts: Sequence[HeldFact]
+
+
+@dataclass(frozen=True, slots=True)
 class _SupportedFact:
     """A held fact with the turn that supports it; None: the episode does."""
 
@@ -99,15 +118,15 @@ class HeldFactReview:
         # the lease of the extraction: both change the same facts
         async with self.leases.hold(agent_id, CURSOR_NAME) as ours:
             for _ in range(MAX_CALLS):
-                facts = await self._next(agent_id) if ours else ()
-                if not facts:
+                batch = await self._next(agent_id) if ours else None
+                if batch is None:
                     break
-                done += await self._review(agent_id, facts)
+                done += await self._review(agent_id, batch)
                 ours = await self.leases.renew(agent_id, CURSOR_NAME)
         return done
 
-    async def _next(self, agent_id: str) -> Sequence[HeldFact]:
-        """Return the facts to review next: of one ended session whose turns were all read."""
+    async def _next(self, agent_id: str) -> _ReviewBatch | None:
+        """Return the facts to review next, of an ended session whose turns were all read; None without."""
         cursor = await read_cursor(self.database, agent_id, CURSOR_NAME)
         position = parse_position(cursor) if cursor else START
         async with agent_transaction(self.database, agent_id) as connection:
@@ -115,23 +134,24 @@ class HeldFactReview:
         ended_sessions = await list_ended(
             self.database, agent_id, {fact.session_id for fact in held_facts}
         )
+        readers = await read_readers(self.database, agent_id)
         async with agent_transaction(self.database, agent_id) as connection:
             store = HeldFactStore(connection, agent_id)
             for session_id, facts in groupby(held_facts, lambda fact: fact.session_id):
                 if session_id in ended_sessions and not await store.has_unread_turns(
                     session_id, position, MIN_TRUST
                 ):
-                    return list(facts)[:MAX_FACTS]
-        return ()
+                    return _of_one_reader(session_id, list(facts), readers)
+        return None
 
-    async def _review(self, agent_id: str, facts: Sequence[HeldFact]) -> int:
-        session_id = facts[0].session_id
+    async def _review(self, agent_id: str, batch: _ReviewBatch) -> int:
+        session_id, reader, facts = batch.session_id, batch.reader, batch.facts
         async with agent_transaction(self.database, agent_id) as connection:
             store = HeldFactStore(connection, agent_id)
             material = _Material(
                 facts,
-                _select_turns(await store.list_user_turns(session_id, MIN_TRUST), facts),
-                await store.read_episode(session_id, MIN_TRUST),
+                _select_turns(await store.list_user_turns(session_id, MIN_TRUST, reader), facts),
+                await store.read_episodes(session_id, MIN_TRUST, reader),
             )
         # no transaction is open during the model's call
         supported = [] if material.is_empty else await self._judge(material)
@@ -163,6 +183,15 @@ class HeldFactReview:
             log.warning("the model's review of held facts is invalid", model=self.model.name)
             return []
         return list(_check(claims, material))
+
+
+def _of_one_reader(
+    session_id: str, facts: Sequence[HeldFact], readers: Sequence[MemoryReader]
+) -> _ReviewBatch:
+    """Return the first facts of a session that belong to the same reader."""
+    reader = reader_of(facts[0].conversations, readers) if readers else None
+    own = [it for it in facts if reader is None or reader_of(it.conversations, readers) == reader]
+    return _ReviewBatch(session_id, reader, own[:MAX_FACTS])
 
 
 def _check(claims: Sequence[_Support], material: _Material) -> Iterator[_SupportedFact]:

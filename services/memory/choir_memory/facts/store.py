@@ -5,13 +5,16 @@ the row exists because `LeaseStore` created it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import orjson
 
-from choir_common.postgres.pool import Connection, Database
+from choir_common.postgres.pool import Connection, Database, Record
+from choir_common.wire.memory_search import MemoryReader
+from choir_memory.documents.model import parse_conversations, readable_clause
 from choir_memory.embedding.embedder import QueryVector
 from choir_memory.facts.candidates import SourceTurn
 from choir_memory.schema.store import qualified
@@ -27,7 +30,7 @@ AND NOT metadata ? 'unlearned'
 """SQL condition of the turns that are read; `trust` is a placeholder."""
 _NEXT = f"""
 SELECT id, session_id, coalesce(speaker, ''), happened_at, text, origin = 'user', trust, created_at,
-       chunk_index
+       chunk_index, conversations
 FROM {{schema}}.memory_documents
 WHERE {EXTRACTABLE.format(trust="$4")} AND {_SETTLED}
   AND (created_at, session_id, chunk_index) > ($1, $2, $3)
@@ -38,17 +41,17 @@ SELECT id FROM {schema}.memory_documents WHERE id = ANY($1::uuid[]) AND NOT meta
 FOR KEY SHARE
 """
 _ABOUT = """
-SELECT id, status, text, subject, predicate, object FROM {schema}.knowledge_documents
-WHERE kind = $1 AND status IN ('active', 'held') AND lower(subject) = lower($2)
-    AND (valid_to IS NULL OR valid_to > now())
-ORDER BY created_at DESC LIMIT 200
+SELECT d.id, d.status, d.text, d.subject, d.predicate, d.object FROM {schema}.knowledge_documents d
+WHERE d.kind = $1 AND d.status IN ('active', 'held') AND lower(d.subject) = lower($2)
+    AND (d.valid_to IS NULL OR d.valid_to > now()){readable}
+ORDER BY d.created_at DESC LIMIT 200
 """
 _NEAR = """
 SELECT d.id, d.status, d.text, d.subject, d.predicate, d.object
 FROM {schema}.knowledge_embeddings e JOIN {schema}.knowledge_documents d ON d.id = e.document_id
 WHERE d.kind = $1 AND d.status IN ('active', 'held') AND e.model = $2
   AND (d.valid_to IS NULL OR d.valid_to > now())
-  AND 1 - (e.embedding <=> $3::halfvec) >= $4
+  AND 1 - (e.embedding <=> $3::halfvec) >= $4{readable}
 ORDER BY e.embedding <=> $3::halfvec LIMIT 1
 """
 _SEEN = """
@@ -119,9 +122,13 @@ class StoredFact:
 class FactStore:
     """Statements on one agent's facts."""
 
-    def __init__(self, connection: Connection, agent_id: str) -> None:
+    def __init__(
+        self, connection: Connection, agent_id: str, reader: MemoryReader | None = None
+    ) -> None:
+        """Create it; with a `reader`, comparisons find only the facts that this reader may find."""
         self._connection = connection
         self._agent_id = agent_id
+        self._reader = reader
 
     async def read_turns(
         self, after: TurnPosition, min_trust: int, limit: int
@@ -133,7 +140,7 @@ class FactStore:
         )
         return [
             PositionedTurn(
-                SourceTurn(*row[:7]),
+                source_turn(row),
                 TurnPosition(row["created_at"], row["session_id"], row["chunk_index"]),
             )
             for row in rows
@@ -146,13 +153,13 @@ class FactStore:
 
     async def list_by_subject(self, kind: str, subject: str) -> list[StoredFact]:
         """Return the facts or rules about a subject, newest first."""
-        rows = await self._connection.fetch(self._sql(_ABOUT), kind, subject)
+        rows = await self._connection.fetch(*self._readable(_ABOUT, kind, subject))
         return [StoredFact(*row) for row in rows]
 
     async def find_nearest(self, kind: str, vector: QueryVector, least: float) -> StoredFact | None:
         """Return the most similar fact or rule with a cosine of at least `least`."""
         row = await self._connection.fetchrow(
-            self._sql(_NEAR), kind, vector.model, vector.value, least
+            *self._readable(_NEAR, kind, vector.model, vector.value, least)
         )
         return None if row is None else StoredFact(*row)
 
@@ -180,8 +187,19 @@ class FactStore:
         """Retire the least frequent and oldest rules beyond `most`; return their ids."""
         return [row["id"] for row in await self._connection.fetch(self._sql(_CAP), most)]
 
+    def _readable(self, statement: str, *arguments: object) -> list[Any]:
+        """Return a statement limited to what the reader may find, and its arguments."""
+        sql, more = readable_clause(self._reader, len(arguments) + 1)
+        return [self._sql(statement.replace("{readable}", sql)), *arguments, *more]
+
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)
+
+
+def source_turn(row: Record) -> SourceTurn:
+    """Return the turn in a row whose first seven columns are its fields."""
+    conversations = parse_conversations(row["conversations"])
+    return replace(SourceTurn(*row[:7]), conversations=conversations)
 
 
 _READ = """

@@ -11,7 +11,7 @@ import orjson
 
 from choir_common.postgres.pool import Connection
 from choir_common.wire.model import JsonObject
-from choir_memory.documents.model import KnowledgeKind, Origin
+from choir_memory.documents.model import Conversations, KnowledgeKind, Origin
 from choir_memory.schema.store import qualified
 from choir_memory.text.tokens import document_tokens, tsvector
 
@@ -37,6 +37,7 @@ class DerivedDocument:
     collection: str | None = None
     chunk_index: int | None = None
     metadata: JsonObject = field(default_factory=dict)
+    conversations: Conversations = ()
 
     def tokens(self) -> list[str]:
         """Return the search tokens of the text."""
@@ -50,15 +51,16 @@ JOIN unnest($1::uuid[], $2::text[]) AS given (id, text) ON given.id = d.id FOR N
 _PUT = """
 INSERT INTO {schema}.knowledge_documents AS d
     (id, kind, text, tsv, tokens, origin, trust, status, category, subject, predicate, object, evidence,
-     happened_at, valid_from, expires_at, collection, chunk_index, metadata)
+     happened_at, valid_from, expires_at, collection, chunk_index, metadata, conversations)
 VALUES ($1, $2, $3, $4::text::tsvector, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-        $19::jsonb)
+        $19::jsonb, $20::text[])
 ON CONFLICT (id) DO UPDATE SET
     text = excluded.text, tsv = excluded.tsv, tokens = excluded.tokens, origin = excluded.origin,
     trust = excluded.trust, category = excluded.category, subject = excluded.subject,
     predicate = excluded.predicate, object = excluded.object, evidence = excluded.evidence,
     happened_at = excluded.happened_at, expires_at = excluded.expires_at,
-    metadata = excluded.metadata, seen_count = d.seen_count + 1, updated_at = now(),
+    metadata = excluded.metadata, conversations = excluded.conversations,
+    seen_count = d.seen_count + 1, updated_at = now(),
     version = d.version + (d.text <> excluded.text)::int
 """
 _DROP_VECTORS = "DELETE FROM {schema}.knowledge_embeddings WHERE document_id = ANY($1::uuid[])"
@@ -120,4 +122,5 @@ def _columns(prepared: PreparedDerivedDocument) -> tuple[object, ...]:
         *(document.subject, document.predicate, document.object, document.evidence),
         *(document.happened_at, document.valid_from, document.expires_at),
         *(document.collection, document.chunk_index, orjson.dumps(document.metadata).decode()),
+        None if document.conversations is None else list(document.conversations),
     )

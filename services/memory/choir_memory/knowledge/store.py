@@ -11,6 +11,7 @@ from uuid import UUID
 from choir_common.errors import Conflict
 from choir_common.postgres.pool import Connection
 from choir_common.wire.memory_search import MemoryWritten, WritableStatus
+from choir_memory.documents.model import Conversations, parse_conversations
 from choir_memory.schema.store import qualified
 
 _CLAIM = """
@@ -21,9 +22,10 @@ _RECALL = "SELECT digest, answer FROM {schema}.operations WHERE call_id = $1"
 _RECORD = "UPDATE {schema}.operations SET answer = $2::jsonb WHERE call_id = $1"
 _INSERT = """
 INSERT INTO {schema}.knowledge_documents
-    (id, key, text, tsv, tokens, metadata, origin, trust, status, valid_from, valid_to, retired_at)
+    (id, key, text, tsv, tokens, metadata, origin, trust, status, valid_from, valid_to, retired_at,
+     conversations)
 VALUES ($1, $2, $3, $4::text::tsvector, $5, $6::jsonb, $7, $8, $9::text, $10, $11,
-        CASE WHEN $9::text = 'retired' THEN clock_timestamp() END)
+        CASE WHEN $9::text = 'retired' THEN clock_timestamp() END, $12::text[])
 ON CONFLICT (key) DO NOTHING RETURNING id
 """
 # A retired or expired document does not count as the same: writing its text again reactivates it. The
@@ -32,14 +34,17 @@ _FIND = """
 SELECT id, key, version, trust, text = $2 AND metadata = $3::jsonb AND trust >= $4 AND status = $5
     AND (expires_at IS NULL OR expires_at > now()) AND (valid_to IS NULL OR valid_to > now())
     AND ($6::timestamptz IS NULL OR valid_from IS NOT DISTINCT FROM $6)
-    AND ($7::timestamptz IS NULL OR valid_to IS NOT DISTINCT FROM $7) AS same
+    AND ($7::timestamptz IS NULL OR valid_to IS NOT DISTINCT FROM $7) AS same,
+    conversations
 FROM {schema}.knowledge_documents WHERE {named} = $1 FOR NO KEY UPDATE
 """
-# the new text has the trust of its writer, regardless of who wrote the old one
+# The new text has the trust of its writer, regardless of who wrote the old one. It may repeat the old one, so
+# it belongs to the conversations of both.
 _REPLACE = """
 UPDATE {schema}.knowledge_documents
 SET text = $2, tsv = $3::text::tsvector, tokens = $4, metadata = $5::jsonb, origin = $6, trust = $7,
-    expires_at = NULL, evidence = NULL
+    expires_at = NULL, evidence = NULL,
+    conversations = ARRAY(SELECT DISTINCT unnest(conversations || $8::text[]) ORDER BY 1)
 WHERE id = $1
 """
 # A validity that is over, or never began, does not apply to a document that becomes active again.
@@ -63,7 +68,7 @@ WHERE d.id = $1 AND l.to_id = d.id AND l.kind = 'supersedes'
     AND (d.status = 'retired' OR d.valid_to <= now())
 """
 _LOCK_NAMED = """
-SELECT id, key, trust FROM {schema}.knowledge_documents
+SELECT id, key, trust, conversations FROM {schema}.knowledge_documents
 WHERE key = ANY($1::text[]) OR id = ANY($2::uuid[]) ORDER BY id FOR NO KEY UPDATE
 """
 _LINK_SUPERSEDED = """
@@ -110,6 +115,7 @@ class DocumentContent:
     origin: str
     trust: int
     validity: Validity
+    conversations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,7 @@ class LockedDocument:
     trust: int
     same: bool
     """Whether it already has the content to be written."""
+    conversations: Conversations
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,7 @@ class NamedDocument:
 
     document_id: UUID
     trust: int
+    conversations: Conversations
 
 
 class KnowledgeStore:
@@ -175,6 +183,7 @@ class KnowledgeStore:
             *(document_id, key, body.text, body.tsv, body.tokens, body.metadata),
             *(body.origin, body.trust),
             *(validity.status, validity.valid_from, validity.valid_to),
+            list(body.conversations),
         )
         return inserted is not None
 
@@ -190,7 +199,10 @@ class KnowledgeStore:
             *(validity.status, validity.valid_from, validity.valid_to),
         )
         return (
-            LockedDocument(row["id"], row["key"], row["version"], row["trust"], bool(row["same"]))
+            LockedDocument(
+                *(row["id"], row["key"], row["version"], row["trust"], bool(row["same"])),
+                parse_conversations(row["conversations"]),
+            )
             if row
             else None
         )
@@ -200,7 +212,7 @@ class KnowledgeStore:
         await self._connection.execute(
             self._sql(_REPLACE),
             *(document_id, body.text, body.tsv, body.tokens, body.metadata),
-            *(body.origin, body.trust),
+            *(body.origin, body.trust, list(body.conversations)),
         )
         await self._connection.execute(self._sql(_DROP_VECTORS), document_id)
         await self._connection.execute(self._sql(_DROP_LINKS), document_id)
@@ -221,7 +233,12 @@ class KnowledgeStore:
         """Lock the documents with these ids or keys; return the document of each name that exists."""
         ids = {name: parsed for name in names if (parsed := parse_id(name)) is not None}
         rows = await self._connection.fetch(self._sql(_LOCK_NAMED), list(names), list(ids.values()))
-        by_id = {row["id"]: NamedDocument(row["id"], row["trust"]) for row in rows}
+        by_id = {
+            row["id"]: NamedDocument(
+                row["id"], row["trust"], parse_conversations(row["conversations"])
+            )
+            for row in rows
+        }
         by_key = {row["key"]: by_id[row["id"]] for row in rows if row["key"] in names}
         return by_key | {name: by_id[parsed] for name, parsed in ids.items() if parsed in by_id}
 

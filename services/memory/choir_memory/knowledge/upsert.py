@@ -18,7 +18,7 @@ from choir_common.wire.memory_search import MemoryUpsert, MemoryWritten
 from choir_common.wire.model import JsonObject
 from choir_memory.audit.store import AuditRecord, actor_name, write_record
 from choir_memory.documents.erase_store import erase_documents, erase_references
-from choir_memory.documents.model import TRUST, Origin
+from choir_memory.documents.model import TRUST, Origin, is_readable
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue
 from choir_memory.knowledge.store import (
@@ -183,13 +183,13 @@ async def _insert(store: KnowledgeStore, key: str | None, body: DocumentContent)
 
 async def _update(store: KnowledgeStore, write: MemoryUpsert, body: DocumentContent) -> WriteResult:
     requested_id = _document_id(write)
-    document = await store.find(write.key, requested_id, body)
+    document = await _find(store, write, requested_id, body)
     may_insert = write.text is not None and not write.expected_version
     if document is None and write.key is not None and may_insert:
         document_id = uuid4()
         if await store.insert(document_id, write.key, body):
             return _done(document_id, write.key, "inserted", 1)
-        document = await store.find(write.key, None, body)  # a concurrent call inserted it first
+        document = await _find(store, write, None, body)  # a concurrent call inserted it first
     document = _as_expected(write, document)
     if document.same and write.text is not None:
         return _done(document.document_id, document.key, "unchanged", document.version)
@@ -205,11 +205,28 @@ async def _update(store: KnowledgeStore, write: MemoryUpsert, body: DocumentCont
 async def _delete(
     connection: Connection, store: KnowledgeStore, write: MemoryUpsert, body: DocumentContent
 ) -> WriteResult:
-    document = _as_expected(write, await store.find(write.key, _document_id(write), body))
+    document = _as_expected(write, await _find(store, write, _document_id(write), body))
     check_trust(write, document.key or str(document.document_id), document.trust)
     erased = await erase_documents(connection, write.agent_id, (document.document_id,))
     return replace(
         _done(document.document_id, document.key, "deleted", None), changed_ids=erased.ids
+    )
+
+
+async def _find(
+    store: KnowledgeStore, write: MemoryUpsert, document_id: UUID | None, body: DocumentContent
+) -> LockedDocument | None:
+    """Return and lock the document that a write names, or None.
+
+    Raises Conflict if it is another person's: its key is taken, but nothing of it is told.
+    """
+    document = await store.find(write.key, document_id, body)
+    if document is None or is_readable(write.reader, document.conversations):
+        return document
+    if write.key is None:
+        return None
+    raise Conflict(
+        f"The key {write.key} is in use in a conversation of another person; choose another one."
     )
 
 
@@ -269,11 +286,14 @@ async def _body(write: MemoryUpsert, writer: Writer) -> DocumentContent:
     return DocumentContent(
         *(text, tsvector(tokens), len(tokens), metadata, writer.origin, trust),
         requested_validity(write),
+        () if write.conversation is None else (write.conversation,),
     )
 
 
 def _digest(write: MemoryUpsert) -> str:
-    content = write.model_dump(mode="json", exclude={"call_id", "session_id"})
+    content = write.model_dump(
+        mode="json", exclude={"call_id", "session_id", "conversation", "reader"}
+    )
     # fields added later are left out when unset, so that digests stored by older versions still match
     for name in ("expected_version", "least_trust"):
         if content[name] is None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from choir_common.errors import Forbidden, InvalidRequest, NotFound
 from choir_common.wire.memory_search import MemoryUpsert, MemoryWritten
-from choir_memory.documents.model import TRUST
+from choir_memory.documents.model import TRUST, is_readable
 from choir_memory.knowledge.store import KnowledgeStore, StoredValidity, Validity
 
 
@@ -99,7 +99,7 @@ async def supersede(store: KnowledgeStore, write: MemoryUpsert, result: WriteRes
     old_by_name = await store.lock_named(write.supersedes)
     for name in write.supersedes:
         old = old_by_name.get(name)
-        if old is None:
+        if old is None or not is_readable(write.reader, old.conversations):
             raise NotFound(f"There is no document {name} in knowledge to supersede.")
         if old.document_id == document_id:
             raise InvalidRequest(f"The document {name} cannot supersede itself.")

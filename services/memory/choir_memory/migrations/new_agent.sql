@@ -25,6 +25,7 @@ CREATE TABLE {schema}.memory_documents (
     trust        smallint NOT NULL DEFAULT 50 CHECK (trust BETWEEN 0 AND 100),
     expires_at   timestamptz,
     keep_vectors boolean NOT NULL DEFAULT true,
+    conversations text[] DEFAULT '{}',
     UNIQUE (session_id, tier, chunk_index),
     CONSTRAINT memory_documents_belong CHECK (
         (session_id IS NULL) = (tier = 'grain_summary')
@@ -67,6 +68,7 @@ CREATE TABLE {schema}.knowledge_documents (
     trust           smallint NOT NULL DEFAULT 50 CHECK (trust BETWEEN 0 AND 100),
     status_before   text CHECK (status_before IN ('active', 'held')),
     valid_to_before timestamptz,
+    conversations   text[] DEFAULT '{}',
     CONSTRAINT retired_is_dated CHECK ((retired_at IS NOT NULL) = (status = 'retired'))
 );
 CREATE INDEX knowledge_documents_tsv ON {schema}.knowledge_documents USING gin (tsv) WITH (fastupdate = off);

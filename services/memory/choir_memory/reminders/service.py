@@ -105,6 +105,7 @@ class ReminderService:
                 now=self.clock.now(),
                 min_trust=MIN_TRUST,
                 scopes=request.scopes,
+                reader=request.reader,
             )
             stores = await store.list_nonempty_stores(request.session_id)
             if not stores:
@@ -219,6 +220,7 @@ def _queries(
             deadline_ms=deadline_ms,
             scopes=request.scopes,
             tags=request.tags,
+            reader=request.reader,
         )
 
 

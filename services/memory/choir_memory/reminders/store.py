@@ -10,7 +10,9 @@ import orjson
 
 from choir_common.postgres.pool import Connection, Record
 from choir_common.wire.memory_recall import Reminder
+from choir_common.wire.memory_search import MemoryReader
 from choir_common.wire.model import JsonObject
+from choir_memory.documents.model import readable_clause
 from choir_memory.schema.store import qualified
 
 Store = Literal["knowledge", "session"]
@@ -24,7 +26,7 @@ _COLUMNS = """d.id, d.kind, d.text, coalesce(d.happened_at, d.updated_at) AS at,
 # `$4`: scopes; a document without a scope belongs to all
 _USABLE = """d.status = 'active' AND d.trust >= $1 AND (d.expires_at IS NULL OR d.expires_at > $2)
     AND (d.valid_to IS NULL OR d.valid_to > $2)
-    AND (cardinality($4::text[]) = 0 OR coalesce(d.metadata ->> 'scope' = ANY($4), true))"""
+    AND (cardinality($4::text[]) = 0 OR coalesce(d.metadata ->> 'scope' = ANY($4), true)){readable}"""
 _RULES = f"""
 SELECT {_COLUMNS} FROM {{schema}}.knowledge_documents d WHERE d.kind = 'rule' AND {_USABLE}
 ORDER BY d.seen_count DESC, d.updated_at DESC, d.id LIMIT $3
@@ -61,13 +63,14 @@ WHERE id = ANY($1::uuid[]) AND kind = 'episode'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReminderStore:
-    """Statements on one agent's knowledge; `now`, `min_trust` and `scopes` apply to all of them."""
+    """Statements on one agent's knowledge; `now`, `min_trust`, `scopes` and `reader` apply to all of them."""
 
     connection: Connection
     agent_id: str
     now: datetime
     min_trust: int
     scopes: tuple[str, ...] = ()
+    reader: MemoryReader | None = None
 
     async def list_nonempty_stores(self, session_id: str) -> tuple[Store, ...]:
         """Return the stores with any document that does not come from this session."""
@@ -93,9 +96,10 @@ class ReminderStore:
         return {row["session_id"]: row["kind"] for row in rows}
 
     async def _read(self, statement: str, limit: int, *more: object) -> list[Reminder]:
-        sql = qualified(statement, self.agent_id)
-        fixed = (self.min_trust, self.now, limit, list(self.scopes))
-        rows = await self.connection.fetch(sql, *fixed, *more)
+        arguments: list[object] = [self.min_trust, self.now, limit, list(self.scopes), *more]
+        readable, more_arguments = readable_clause(self.reader, len(arguments) + 1)
+        sql = qualified(statement.replace("{readable}", readable), self.agent_id)
+        rows = await self.connection.fetch(sql, *arguments, *more_arguments)
         return [_reminder(row) for row in rows]
 
 

@@ -75,6 +75,7 @@ def build_scope(query: MemoryQuery, now: datetime) -> SearchScope:
         tags=orjson.dumps(query.tags).decode() if query.tags else None,
         scopes=query.scopes,
         hidden=query.include,
+        reader=query.reader,
     )
 
 

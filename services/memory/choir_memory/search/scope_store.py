@@ -6,6 +6,8 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Literal
 
+from choir_common.wire.memory_search import MemoryReader
+from choir_memory.documents.model import readable_sql
 from choir_memory.schema.store import qualified
 
 Store = Literal["session", "knowledge"]
@@ -49,6 +51,8 @@ class SearchScope:
     """Values of `scope` in the metadata; documents without one are always included."""
     hidden: tuple[Hidden, ...] = ()
     """Statuses to include that are hidden by default."""
+    reader: MemoryReader | None = None
+    """Whose documents alone are found; None: everybody's."""
     named_kinds: tuple[str, ...] = ()
     """Only for the context of hits: the kinds that its search named."""
 
@@ -99,6 +103,7 @@ class SearchScope:
             collection=self.collection,
             min_trust=self.min_trust,
             hidden=self.hidden,
+            reader=self.reader,
             named_kinds=self.kinds,
         )
 
@@ -118,6 +123,9 @@ class SearchScope:
             hidden_kinds = [kind for kind in KINDS_ONLY_ON_REQUEST if kind not in self.named_kinds]
             if not self.kinds and hidden_kinds:
                 clauses.append(f"d.kind NOT IN ({', '.join(repr(kind) for kind in hidden_kinds)})")
+            if self.reader is not None:
+                # a name belongs to nobody, so nothing says who mentioned it
+                clauses.append("d.kind <> 'entity'")
         if "expired" not in self.hidden:
             clauses.append("(d.expires_at IS NULL OR d.expires_at > now())")
             if self.store == "knowledge":
@@ -130,6 +138,8 @@ class SearchScope:
         return tuple((clause, value) for clause, value in self._wanted() if value)
 
     def _wanted(self) -> Iterator[tuple[str, object]]:
+        if self.reader is not None:
+            yield readable_sql(self.reader), list(self.reader.conversations)
         if self.store == "session":
             yield "d.tier = ANY($::text[])", list(self.tiers)
             yield "d.session_id = $", self.session_id

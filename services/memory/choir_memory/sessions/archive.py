@@ -12,14 +12,16 @@ from typing import Protocol, assert_never
 from uuid import UUID
 
 from choir_common.errors import InvalidRequest
+from choir_common.lanes import EDGE_LANE
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.events import Event
 from choir_common.wire.memory_sessions import ArchivePage, ArchiveProgress
-from choir_memory.documents.model import UnitRow, document_id
+from choir_memory.documents.model import Conversations, UnitRow, document_id
 from choir_memory.documents.store import DocumentStore, prepare_units
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.extraction_queue_store import enqueue_extraction
+from choir_memory.schema.reader_store import write_readers
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
 from choir_memory.sessions.failure_tracker import EndedFailure
 from choir_memory.sessions.forgotten_period_store import (
@@ -28,14 +30,15 @@ from choir_memory.sessions.forgotten_period_store import (
     read_forgotten_periods,
 )
 from choir_memory.sessions.promotion import SessionPromoter
-from choir_memory.sessions.store import SessionState, SessionStore, StoredTopic
+from choir_memory.sessions.splitter_state import parse_state, render_state
+from choir_memory.sessions.store import SessionState, SessionStore, StoredConversation, StoredTopic
 from choir_memory.sessions.trust import Inherited
-from choir_memory.sessions.units import Unit, UnitSplitter, parse_state, render_state
+from choir_memory.sessions.units import AgentSummary, Unit, UnitSplitter
 
 
 @dataclass(frozen=True, slots=True)
 class EndedSession:
-    """An ended session with its agent's summary."""
+    """An ended session with its agent's summaries."""
 
     session_id: str
     summary: str
@@ -43,6 +46,9 @@ class EndedSession:
     inherited: Inherited
     lane_trust: int
     """The least trust of what its edge lane had read when it wrote the summary."""
+    conversations: Conversations
+    """The home conversation, which alone `summary` is about."""
+    further: tuple[StoredConversation, ...] = ()
 
 
 class FailureRecorder(Protocol):
@@ -92,6 +98,7 @@ class SessionArchive:
             state = await SessionStore(connection, page.agent_id).get_or_create(
                 page.session_id, page.started_at
             )
+            await write_readers(connection, page.agent_id, page.readers)
             through_rev, has_ended, queued_count = await self._store_page(connection, page, state)
         self.queue.notify(queued_count)
         # In transactions of its own. If it is interrupted, control sends the page again and it resumes.
@@ -113,7 +120,9 @@ class SessionArchive:
         gap = bool(new_events) and new_events[0].rev != state.through_rev + 1
         if state.ended_at is not None or gap:
             return state.through_rev, state.ended_at is not None, 0
-        splitter = UnitSplitter(page.agent_id, parse_state(state.unsettled))
+        unsettled = parse_state(state.unsettled)
+        unsettled.home_dm = page.home_dm or unsettled.home_dm
+        splitter = UnitSplitter(page.agent_id, unsettled)
         for event in new_events:
             splitter.take(event)
         if page.end is not None:
@@ -128,17 +137,20 @@ class SessionArchive:
         queued_count += await self._store_failures(connection, page, splitter.troubles.failures)
         store = SessionStore(connection, page.agent_id)
         await store.advance(page.session_id, through_rev, render_state(splitter.unsettled))
+        summary, further = state.summary, state.further
         if splitter.ending is not None:
-            topics = [StoredTopic(title, text) for title, text in splitter.ending.topics]
-            await store.store_summary(page.session_id, splitter.ending.summary, topics)
+            summary, further = splitter.ending.summary, _further(splitter.ending)
+            topics = _topics(splitter.ending)
+            await store.store_summary(page.session_id, summary, topics, further)
         if page.end is not None:
-            summary = splitter.ending.summary if splitter.ending is not None else state.summary
             session = EndedSession(
                 session_id=page.session_id,
                 summary=summary,
                 began_at=page.started_at,
                 inherited=splitter.unsettled.inherited,
                 lane_trust=splitter.unsettled.edge_trust,
+                conversations=splitter.unsettled.conversations_of(EDGE_LANE),
+                further=further,
             )
             queued_count += await self._store_episode(connection, page, session)
             await store.mark_ended(page.session_id, page.end.at)
@@ -182,7 +194,7 @@ class SessionArchive:
     async def _store_episode(
         self, connection: Connection, page: ArchivePage, session: EndedSession
     ) -> int:
-        if not session.summary.strip():
+        if not (session.summary.strip() or session.further):
             return 0
         await take_agent_role(connection, page.agent_id)
         document_ids = await self.episodes.store_episode(connection, page.agent_id, session)
@@ -226,6 +238,16 @@ def _apply_period(unit: Unit, page: ArchivePage, period: ForgottenPeriod) -> Uni
             assert_never(period.effect)
 
 
+def _topics(summary: AgentSummary) -> tuple[StoredTopic, ...]:
+    return tuple(StoredTopic(title, text) for title, text in summary.topics)
+
+
+def _further(ending: AgentSummary) -> tuple[StoredConversation, ...]:
+    return tuple(
+        StoredConversation(dm, it.summary, _topics(it)) for dm, it in ending.further.items()
+    )
+
+
 def _parse(at: str) -> datetime:
     return datetime.fromisoformat(at)
 
@@ -253,4 +275,5 @@ def _row(session_id: str, unit: Unit) -> UnitRow:
         origin=unit.origin,
         trust=unit.trust,
         metadata=unit.metadata,
+        conversations=unit.conversations,
     )

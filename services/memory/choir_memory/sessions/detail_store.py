@@ -5,14 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from choir_common.postgres.pool import Connection
-from choir_memory.documents.model import TRUST, least_trust
+from choir_memory.documents.model import (
+    TRUST,
+    Conversations,
+    least_trust,
+    parse_conversations,
+)
 from choir_memory.schema.store import qualified
 from choir_memory.sessions.trust import Inherited, TrustSource, comparison_terms
 
 # The least trust, and the first turns of users and agent; 200 are more than a selection can use.
 _TOLD = """
 SELECT min(trust) OVER () AS least, max(coalesce(ended_at, happened_at)) OVER () AS until,
-       kind, speaker, origin, left(text, 400) AS text, happened_at
+       kind, speaker, origin, left(text, 400) AS text, happened_at, conversations
 FROM {schema}.memory_documents WHERE session_id = $1 AND tier <> 'long_term_summary'
 ORDER BY (kind <> 'turn'), chunk_index LIMIT 200
 """
@@ -25,6 +30,7 @@ class TurnText:
     speaker: str
     origin: str
     text: str
+    conversations: Conversations = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +120,10 @@ class SessionDetailStore:
         if not rows:
             return SessionOverview(None, None, ())
         turns = [
-            TurnText(row["speaker"] or "", row["origin"], row["text"])
+            TurnText(
+                *(row["speaker"] or "", row["origin"], row["text"]),
+                parse_conversations(row["conversations"]),
+            )
             for row in rows
             if row["kind"] == "turn"
         ]

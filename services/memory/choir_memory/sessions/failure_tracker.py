@@ -11,6 +11,7 @@ from typing import Literal
 
 from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, failure_text, returns_outside_text
 from choir_common.wire.events import ToolCallRequested, ToolResultCommitted
+from choir_memory.documents.model import Conversations
 from choir_memory.sessions.rendering import render_call
 from choir_memory.text.tokens import query_terms
 
@@ -41,6 +42,7 @@ class EndedFailure:
     unit_rev: int
     """First revision of the unit that contains it."""
     outside: bool
+    conversations: Conversations = None
 
 
 @dataclass(slots=True)
@@ -57,6 +59,7 @@ class OpenFailure:
     outside: bool = False
     """Whether outsiders wrote the text of the failure, or its lane had read such text; states of older
     versions lack it."""
+    conversations: Conversations = None
 
 
 @dataclass(slots=True)
@@ -80,7 +83,13 @@ class FailureTracker:
         _keep(self._state.asked, call.call_id, render_call(call)[:MAX_INPUT], MAX_PENDING)
 
     def answer(
-        self, result: ToolResultCommitted, at: str, unit_rev: int, *, lane_trust: int
+        self,
+        result: ToolResultCommitted,
+        at: str,
+        unit_rev: int,
+        *,
+        lane_trust: int,
+        conversations: Conversations,
     ) -> None:
         """Record the result of a call, in the unit that starts at `unit_rev`.
 
@@ -92,9 +101,12 @@ class FailureTracker:
             outside = lane_trust <= OUTSIDE_OUTPUT.trust or returns_outside_text(
                 result.tool, result.output
             )
-            self._failed(
-                result, OpenFailure(result.tool, message, tried, at, unit_rev, outside=outside)
+            failure = OpenFailure(
+                *(result.tool, message, tried, at, unit_rev),
+                outside=outside,
+                conversations=conversations,
             )
+            self._failed(result, failure)
         elif message is None and result.status == "success":
             self._succeeded(result, tried)
 
@@ -138,6 +150,7 @@ class FailureTracker:
             EndedFailure(
                 failure.tool, failure.said, failure.tried, failure.at, end, tuple(steps),
                 failure.unit_rev, failure.outside or returns_outside_text(failure.tool, {}),
+                failure.conversations,
             )
         )  # fmt: skip
 

@@ -23,6 +23,7 @@ from choir_common.wire.events import (
     InjectedInstruction,
     MemoryCompacted,
     RemindersAdded,
+    Reply,
     SessionStarted,
     ToolResultCommitted,
     UserMessageStarted,
@@ -61,13 +62,15 @@ class LaneTrust:
                 self._lower(core_lane(name), self.of(edge_lane_of(lane)))
             case InjectedInstruction(target=target, by="edge"):
                 self._lower(target, self.of(edge_lane_of(lane)))
+            case Reply(from_lane=source) if source:
+                self._lower(edge_lane_of(lane), self.of(source))
             case CoreReported(job_name=name):
                 edge = self._edge_by_job.get(core_lane(name), edge_lane_of(lane))
                 self._lower(edge, self.of(core_lane(name)))
             case CoreStopped(job_name=name):
                 edge = self._edge_by_job.pop(core_lane(name), edge_lane_of(lane))
                 self._lower(edge, self._by_lane.pop(core_lane(name), FULL_TRUST))
-            case RemindersAdded() | UserMessageStarted():
+            case InjectedInstruction(by="user") | RemindersAdded() | UserMessageStarted():
                 self._lower(edge_lane_of(lane), min(_trusts_read(payload), default=FULL_TRUST))
             case ToolResultCommitted():
                 self._lower(lane, min(_trusts_read(payload), default=FULL_TRUST))
@@ -84,9 +87,16 @@ def _trusts_read(payload: EventPayload) -> Iterator[int]:
     match payload:
         case RemindersAdded(reminders=reminders):
             yield from (r.trust for r in reminders if r.trust < OWN_OUTPUT.trust)
-        case UserMessageStarted(wake_up=wake_up, attachments=attachments):
+        case InjectedInstruction(speaker=speaker):
+            if speaker is not None and speaker.is_outsider:
+                yield OUTSIDE_OUTPUT.trust
+        case UserMessageStarted(wake_up=wake_up, attachments=attachments, speaker=speaker):
+            if speaker is not None and speaker.is_outsider:
+                yield OUTSIDE_OUTPUT.trust
             if wake_up is not None and wake_up.by_agent:
                 yield TOOL_OUTPUT.trust
+            if wake_up is not None and wake_up.outside:
+                yield OUTSIDE_OUTPUT.trust
             if any(file.transcription is None for file in attachments):
                 yield TOOL_OUTPUT.trust
         case ToolResultCommitted(provenance=provenance) if provenance is not None:

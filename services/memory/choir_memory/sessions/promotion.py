@@ -7,6 +7,7 @@ resumes with the same session, which is marked as promoted last.
 
 from dataclasses import dataclass
 
+from choir_common.lanes import EDGE_LANE
 from choir_common.postgres.pool import Connection, Database
 from choir_memory.documents.store import DocumentStore, prepare_units
 from choir_memory.embedding.queue import EmbeddingQueue
@@ -14,9 +15,9 @@ from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import resume_service_role, take_agent_role
 from choir_memory.sessions.detail_store import SessionDetailStore
 from choir_memory.sessions.lane_trust import FULL_TRUST
+from choir_memory.sessions.splitter_state import parse_state
 from choir_memory.sessions.store import SessionStore
 from choir_memory.sessions.summary import build_summary, build_summary_rows
-from choir_memory.sessions.units import parse_state
 
 BATCH_SIZE = 400
 """Rows moved per transaction; each is reindexed, which takes a millisecond or two."""
@@ -56,9 +57,9 @@ class SessionPromoter:
         await take_agent_role(connection, agent_id)
         details = SessionDetailStore(connection, agent_id)
         overview = await details.read_overview(session_id)
-        summary = build_summary(state, overview)
-        # what was selected without a model quotes this session alone
         unsettled = parse_state(state.unsettled)
+        summary = build_summary(state, overview, unsettled.conversations_of(EDGE_LANE))
+        # what was selected without a model quotes this session alone
         grounds = await details.grounds(
             session_id,
             overview,

@@ -3,8 +3,8 @@
 The transaction that locks a session's row is its only writer.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 import orjson
@@ -58,6 +58,15 @@ class StoredTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredConversation:
+    """The agent's own summary of one further conversation of a session."""
+
+    dm: str
+    summary: str
+    topics: tuple[StoredTopic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SessionState:
     """Progress of a session; `unsettled` is the JSON of `chunks`."""
 
@@ -67,6 +76,7 @@ class SessionState:
     unsettled: str
     summary: str
     topics: tuple[StoredTopic, ...]
+    further: tuple[StoredConversation, ...]
     promoted: bool
     erased: bool
 
@@ -90,14 +100,19 @@ class SessionStore:
         row = await self._connection.fetchrow(_HOLD, self._agent_id, session_id)
         if row is None:
             return None
-        topics = orjson.loads(row["topics"])
+        parts = orjson.loads(row["topics"])
         return SessionState(
             row["started_at"],
             row["ended_at"],
             row["through_rev"],
             row["unsettled"],
             row["summary"],
-            tuple(StoredTopic(topic["title"], topic["text"]) for topic in topics),
+            _parse_topics(part for part in parts if "dm" not in part),
+            tuple(
+                StoredConversation(part["dm"], part["summary"], _parse_topics(part["topics"]))
+                for part in parts
+                if "dm" in part
+            ),
             row["promoted_at"] is not None,
             row["erased_at"] is not None,
         )
@@ -107,12 +122,17 @@ class SessionStore:
         await self._connection.execute(_ADVANCE, self._agent_id, session_id, through_rev, unsettled)
 
     async def store_summary(
-        self, session_id: str, summary: str, topics: Sequence[StoredTopic]
+        self,
+        session_id: str,
+        summary: str,
+        topics: Sequence[StoredTopic],
+        further: Sequence[StoredConversation] = (),
     ) -> None:
-        """Store the agent's own summary until the session is promoted."""
-        rendered = orjson.dumps([{"title": topic.title, "text": topic.text} for topic in topics])
+        """Store the agent's own summaries until the session is promoted."""
+        # Without a title and text of its own, a further conversation is no topic of the home conversation.
+        parts = [*topics, *({"title": "", "text": "", **asdict(it)} for it in further)]
         await self._connection.execute(
-            _SUM_UP, self._agent_id, session_id, summary, rendered.decode()
+            _SUM_UP, self._agent_id, session_id, summary, orjson.dumps(parts).decode()
         )
 
     async def mark_ended(self, session_id: str, ended_at: datetime) -> None:
@@ -131,3 +151,7 @@ class SessionStore:
     async def mark_erased(self, session_id: str) -> None:
         """Mark the session as erased and clear its other fields."""
         await self._connection.execute(_ERASED, self._agent_id, session_id)
+
+
+def _parse_topics(parts: Iterable[Mapping[str, str]]) -> tuple[StoredTopic, ...]:
+    return tuple(StoredTopic(part["title"], part["text"]) for part in parts)

@@ -1,15 +1,15 @@
 """Build the summary documents of a promoted session: pure.
 
-One document per topic of the agent's own summary. Without a summary (the model was unavailable or the
-agent crashed) the user's messages are quoted instead: nothing is invented, and the session can still be
-found.
+One document per topic of the agent's own summary of a conversation. Without a summary (the model was
+unavailable, the agent crashed, the conversation was short or one of many) the user's messages are quoted
+instead: nothing is invented, and the session can still be found.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from choir_memory.documents.model import UnitRow, document_id
-from choir_memory.sessions.detail_store import Grounds, SessionOverview
+from choir_memory.documents.model import Conversations, UnitRow, document_id
+from choir_memory.sessions.detail_store import Grounds, SessionOverview, TurnText
 from choir_memory.sessions.rendering import split_text
 from choir_memory.sessions.store import SessionState, StoredTopic
 from choir_memory.sessions.trust import TrustSource, is_supported, split_by_trust
@@ -21,10 +21,20 @@ SUMMARY_CHARS = 1_500
 
 
 @dataclass(frozen=True, slots=True)
-class SessionSummary:
-    """The summary of a session, and whether the agent wrote it."""
+class ConversationTopic:
+    """A part of the summary of a session, and the conversation that it is about."""
 
-    topics: tuple[StoredTopic, ...]
+    title: str
+    text: str
+    conversations: Conversations
+    by_agent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """The summary of a session, and whether the agent wrote a part of it."""
+
+    topics: tuple[ConversationTopic, ...]
     by_agent: bool
 
     @property
@@ -33,10 +43,29 @@ class SessionSummary:
         return [text for topic in self.topics for text in (topic.title, topic.text)]
 
 
-def build_summary(state: SessionState, overview: SessionOverview) -> SessionSummary:
-    """Return the agent's own summary, or else a selection of the user's messages."""
-    by_agent = _topics(state)
-    return SessionSummary(tuple(by_agent or _selected(overview)), bool(by_agent))
+def build_summary(
+    state: SessionState, overview: SessionOverview, home: Conversations
+) -> SessionSummary:
+    """Return the agent's own summaries, and a selection of the user's messages where there is none."""
+    parts: dict[Conversations, list[StoredTopic]] = {home: _topics(state.summary, state.topics)}
+    for it in state.further:
+        parts[(it.dm,)] = _topics(it.summary, it.topics)
+    topics = [
+        ConversationTopic(topic.title, topic.text, conversations, by_agent=True)
+        for conversations, own_topics in parts.items()
+        for topic in own_topics
+    ]
+    by_agent = bool(topics)
+    turns: dict[Conversations, list[TurnText]] = {}
+    for turn in overview.turns:
+        turns.setdefault(home if turn.conversations is None else turn.conversations, []).append(
+            turn
+        )
+    for conversations, own_turns in turns.items():
+        text = "" if parts.get(conversations) else _selected(own_turns)
+        if text:
+            topics.append(ConversationTopic("", text, conversations, by_agent=False))
+    return SessionSummary(tuple(topics), by_agent)
 
 
 def build_summary_rows(
@@ -58,27 +87,28 @@ def build_summary_rows(
             tier="long_term_summary",
             chunk_index=index,
             kind="summary",
-            text=text,
+            text=f"{topic.title}\n{topic.text}" if topic.title else topic.text,
             happened_at=state.started_at,
             ended_at=state.ended_at or overview.until,
             origin="derived",
             trust=trust,
-            metadata={"topic": title, "made_by": "agent" if summary.by_agent else "selection"},
+            metadata={"topic": topic.title, "made_by": "agent" if topic.by_agent else "selection"},
+            conversations=topic.conversations,
         )
-        for index, (title, text, trust) in enumerate(pieces)
+        for index, (topic, trust) in enumerate(pieces)
     ]
 
 
-def _topics(state: SessionState) -> list[StoredTopic]:
-    topics = [topic for topic in state.topics if topic.text.strip()]
-    if topics:
-        return topics
-    return [StoredTopic("", state.summary)] if state.summary.strip() else []
+def _topics(summary: str, topics: Sequence[StoredTopic]) -> list[StoredTopic]:
+    parts = [topic for topic in topics if topic.text.strip()]
+    if parts:
+        return parts
+    return [StoredTopic("", summary)] if summary.strip() else []
 
 
-def _selected(overview: SessionOverview) -> list[StoredTopic]:
+def _selected(all_turns: Sequence[TurnText]) -> str:
     """Quote the user's messages, or else the agent's, from the beginning."""
-    turns = [turn for turn in overview.turns if turn.origin == "user"] or list(overview.turns)
+    turns = [turn for turn in all_turns if turn.origin == "user"] or all_turns
     lines: list[str] = []
     remaining = SELECTED_CHARS
     for turn in turns:
@@ -87,17 +117,17 @@ def _selected(overview: SessionOverview) -> list[StoredTopic]:
         if remaining < 0:
             break
         lines.append(line)
-    return [StoredTopic("", "\n".join(lines))] if lines else []
+    return "\n".join(lines)
 
 
 def _pieces(
-    topics: Sequence[StoredTopic], sources: Sequence[TrustSource], least: int
-) -> Iterator[tuple[str, str, int]]:
-    """Yield title, text and trust of each document."""
+    topics: Sequence[ConversationTopic], sources: Sequence[TrustSource], least: int
+) -> Iterator[tuple[ConversationTopic, int]]:
+    """Yield the content and the trust of each document."""
     for topic in topics:
         for part in split_by_trust(topic.text.replace("\x00", ""), sources, least):
             # a title that is less trusted than the text below it is left out
             fits = part.trust == least or is_supported(topic.title, sources)
             title = topic.title if fits else ""
             for piece in split_text(part.text, SUMMARY_CHARS):
-                yield title, f"{title}\n{piece}" if title else piece, part.trust
+                yield replace(topic, title=title, text=piece), part.trust

@@ -4,13 +4,18 @@ Units depend on the events only: the same units result however the log
 is divided into pages and however often a page is sent. Unfinished state is stored in `SplitterState`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from choir_common.eventlog.tool_results import returns_outside_text
-from choir_common.lanes import CORE_LANE_PREFIX, core_lane, is_core, is_edge
+from choir_common.lanes import (
+    CORE_LANE_PREFIX,
+    core_lane,
+    dm_of,
+    is_core,
+)
 from choir_common.wire.events import (
     ApprovalDecided,
     CarriedEvent,
@@ -31,6 +36,7 @@ from choir_common.wire.events import (
     SkillStarted,
     SkillStopped,
     SkillTransitioned,
+    SummaryTopic,
     ToolCallRequested,
     ToolResultCommitted,
     UserMessageStarted,
@@ -38,8 +44,8 @@ from choir_common.wire.events import (
     parse_payload,
 )
 from choir_common.wire.model import JsonObject
-from choir_memory.documents.model import TRUST, Origin, UnitKind
-from choir_memory.sessions.failure_tracker import FailureTracker, FailureTrackerState
+from choir_memory.documents.model import TRUST, Conversations, Origin, UnitKind
+from choir_memory.sessions.failure_tracker import FailureTracker
 from choir_memory.sessions.lane_trust import FULL_TRUST, LaneTrust
 from choir_memory.sessions.rendering import (
     is_unrecorded,
@@ -49,13 +55,16 @@ from choir_memory.sessions.rendering import (
     render_result,
     split_text,
 )
-from choir_memory.sessions.trust import MEMORY_QUERY, Inherited, trust_of_result
+from choir_memory.sessions.splitter_state import SplitterState, ToolRun
+from choir_memory.sessions.trust import MEMORY_QUERY, trust_of_result
 
 RUN_CHARS = 4_000
 RUN_CALLS = 8
 """A run of this many calls, or `RUN_CHARS` characters, is closed when none of its calls is pending."""
 RUN_HARD_CHARS = 16_000
 """A run of this length is closed in any case."""
+MAX_TRACKED_JOBS = 256
+"""Jobs whose conversation is known; names of jobs are used again."""
 MAX_TRACKED_TURNS = 32
 """Turns and jobs for which the sources' trust is tracked; fewer are open at once."""
 STORED_REPORT_KINDS = ("plan", "need_info", "partial_result")
@@ -77,75 +86,18 @@ class Unit:
     origin: Origin
     trust: int
     metadata: JsonObject
+    conversations: Conversations = None
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSummary:
-    """The agent's summary of the session when it ended."""
+    """The agent's summary of a conversation when the session ended."""
 
     summary: str
     topics: tuple[tuple[str, str], ...]
     """Pairs of title and text."""
-
-
-@dataclass(slots=True)
-class ToolRun:
-    """Tool calls of one turn, in one lane and one phase of a skill."""
-
-    turn_id: str
-    phase: str
-    first_rev: int
-    last_rev: int
-    at: str
-    ended_at: str
-    lines: list[str] = field(default_factory=list)
-    tools: list[str] = field(default_factory=list)
-    pending: list[str] = field(default_factory=list)
-    chars: int = 0
-    calls: int = 0
-    outside: bool = False
-    trust: int = FULL_TRUST
-    """The least trust of the lane while the calls were made; states of older versions lack it."""
-
-
-@dataclass(slots=True)
-class SplitterState:
-    """State of what the events so far have started and not finished."""
-
-    next_index: int = 0
-    runs: dict[str, ToolRun] = field(default_factory=dict)
-    """Open runs by lane."""
-    phases: dict[str, str] = field(default_factory=dict)
-    """Skill and state of each lane."""
-    sources: dict[str, int] = field(default_factory=dict)
-    """The least trust of what a turn or job has read, by its id."""
-    reminded: list[str] = field(default_factory=list)
-    """Turns in which memory was shown: their replies may repeat it."""
-    following: FailureTrackerState = field(default_factory=FailureTrackerState)
-    inherited: Inherited = field(default_factory=Inherited)
-    lane_trust: dict[str, int] = field(default_factory=dict)
-    """The least trust of what each lane has read; states of older versions lack it."""
-    edge_by_job: dict[str, str] = field(default_factory=dict)
-    """The lane of the conversation that started each open job; states of older versions lack it."""
-
-    @property
-    def edge_trust(self) -> int:
-        """The least trust of what the edge lanes have read."""
-        trusts = (trust for lane, trust in self.lane_trust.items() if is_edge(lane))
-        return min(trusts, default=FULL_TRUST)
-
-
-_UNSETTLED: TypeAdapter[SplitterState] = TypeAdapter(SplitterState)
-
-
-def parse_state(text: str) -> SplitterState:
-    """Parse the JSON of `render_state`; `{}` is the initial state."""
-    return _UNSETTLED.validate_json(text)
-
-
-def render_state(unsettled: SplitterState) -> str:
-    """Return the state as JSON."""
-    return _UNSETTLED.dump_json(unsettled).decode()
+    further: Mapping[str, "AgentSummary"] = field(default_factory=dict)
+    """Those of further conversations by name, beside the summary of the home conversation."""
 
 
 class UnitSplitter:
@@ -166,6 +118,12 @@ class UnitSplitter:
             payload = parse_payload(event)
         except ValidationError:
             return
+        if isinstance(payload, CoreStarted):
+            dms, lane = self.unsettled.dm_by_core, core_lane(payload.job_name)
+            dms.pop(lane, None)  # the newest come last
+            dms[lane] = payload.dm
+            while len(dms) > MAX_TRACKED_JOBS:
+                del dms[next(iter(dms))]
         # The end of a job is still a text of its lane.
         if not isinstance(payload, CoreStopped):
             self._lanes.take(event.lane, payload)
@@ -193,8 +151,7 @@ class UnitSplitter:
             case MemoryCompacted(failed=""):
                 self.unsettled.inherited.fold(payload)
             case SessionStopped():
-                topics = tuple((topic.title, topic.text) for topic in payload.topics)
-                self.ending = AgentSummary(payload.summary or "", topics)
+                self.ending = self._ending_of(payload)
             case _:
                 pass
 
@@ -203,6 +160,16 @@ class UnitSplitter:
         for lane in list(self.unsettled.runs):
             self._close(lane)
         self.troubles.end_session()
+
+    def _ending_of(self, stopped: SessionStopped) -> AgentSummary:
+        """Return the agent's summaries, each with its own conversation."""
+        home_dm = self.unsettled.home_dm
+        further = {
+            dm: AgentSummary(it.summary, _pairs(it.topics))
+            for it in stopped.conversations
+            if (dm := dm_of(it.lane, home_dm)) and dm != home_dm and it.summary.strip()
+        }
+        return AgentSummary(stopped.summary or "", _pairs(stopped.topics), further)
 
     def _carry(self, event: Event, copy: CarriedEvent) -> None:
         """Note what a copied event had read. It becomes no unit: its own session has one."""
@@ -241,14 +208,22 @@ class UnitSplitter:
         | ApprovalDecided,
     ) -> None:
         match payload:
+            case UserMessageStarted(wake_up=wake_up) if wake_up is not None and wake_up.quiet:
+                self._close(event.lane)
             case UserMessageStarted(wake_up=wake_up) if wake_up is not None:
                 self._close(event.lane)
-                self._add(event, "note", payload.text, "schedule", "agent", payload.turn_id)
+                origin: Origin = "web" if wake_up.outside else "agent"
+                speaker = "trigger" if wake_up.outside else "schedule"
+                self._add(event, "note", payload.text, speaker, origin, payload.turn_id)
             case UserMessageStarted():
                 self._close(event.lane)
-                self._add(event, "turn", payload.text, "user", "user", payload.turn_id)
+                self._add_user_text(event, payload)
             case InjectedInstruction(by="user"):
-                self._add(event, "turn", payload.text, "user", "user", payload.turn_id or "")
+                self._add_user_text(event, payload)
+            case Reply(kind="silent"):
+                self._close(event.lane)
+                self.unsettled.sources.pop(payload.turn_id or "", None)
+                self.troubles.close(payload.turn_id or "")
             case Reply():
                 self._close(event.lane)
                 kind: UnitKind = "turn" if payload.kind in ("answer", "report") else "note"
@@ -258,7 +233,7 @@ class UnitSplitter:
                 self.unsettled.sources.pop(turn, None)
                 self.troubles.close(turn)
             case SessionAbandoned():
-                self._add(event, "note", payload.text, "choir", "agent", "")
+                self._add(event, "note", payload.text, "choir", "agent", "", dm=payload.dm)
             case ApprovalDecided(status="expired"):
                 words = f"expired without a decision: {payload.what}"
                 self._add(event, "note", words, "choir", "agent", "")
@@ -269,6 +244,16 @@ class UnitSplitter:
                 self._add(event, "note", words, "user", "user", "", limit=limit)
             case _:
                 pass
+
+    def _add_user_text(
+        self, event: Event, payload: UserMessageStarted | InjectedInstruction
+    ) -> None:
+        """Add what a user wrote; in a group under the name of who wrote it."""
+        who = payload.speaker if payload.speaker and payload.speaker.is_in_group else None
+        speaker, turn_id = who.label if who else "user", payload.turn_id or ""
+        # Everybody in a group may claim anything.
+        limit = TRUST["web"] if who and who.is_outsider else FULL_TRUST
+        self._add(event, "turn", payload.text, speaker, "user", turn_id, limit=limit)
 
     def _tools(
         self, event: Event, payload: ModelOutput | ToolCallRequested | ToolResultCommitted
@@ -296,7 +281,13 @@ class UnitSplitter:
     def _result(self, event: Event, payload: ToolResultCommitted) -> None:
         run = self._run(event, payload.turn_id, begins=False)
         lane_trust = self._lanes.of(event.lane)
-        self.troubles.answer(payload, event.at, run.first_rev, lane_trust=lane_trust)
+        self.troubles.answer(
+            payload,
+            event.at,
+            run.first_rev,
+            lane_trust=lane_trust,
+            conversations=self.unsettled.conversations_of(event.lane),
+        )
         run.lines.append(render_result(payload))
         run.chars += len(run.lines[-1])
         run.outside = run.outside or returns_outside_text(payload.tool, payload.output)
@@ -320,8 +311,11 @@ class UnitSplitter:
                 self.troubles.close(payload.job_id)
                 result = payload.reason if payload.result is None else render_object(payload.result)
                 text = f"{payload.job_name} {payload.outcome}: {result}"
-        limit = self._lanes.of(core_lane(payload.job_name))
-        self._add(event, "note", text, self._agent_id, "agent", payload.job_id, about, limit)
+        lane = core_lane(payload.job_name)
+        limit = self._lanes.of(lane)
+        self._add(
+            event, "note", text, self._agent_id, "agent", payload.job_id, about, limit, lane=lane
+        )
         if isinstance(payload, CoreStopped):
             self._lanes.take(event.lane, payload)
 
@@ -361,7 +355,8 @@ class UnitSplitter:
         span = (run.first_rev, run.last_rev, run.at, run.ended_at)
         # The calls are words of the agent, which may repeat what the lane had read before.
         trust = min(TRUST[origin], run.trust)
-        self._emit(span, "tools", "\n".join(run.lines), None, origin, trust, about)
+        text, conversations = "\n".join(run.lines), self.unsettled.conversations_of(lane)
+        self._emit(span, "tools", text, None, origin, trust, about, conversations)
 
     def _add(
         self,
@@ -373,7 +368,11 @@ class UnitSplitter:
         turn_id: str,
         about: JsonObject | None = None,
         limit: int = FULL_TRUST,
+        *,
+        lane: str = "",
+        dm: str = "",
     ) -> None:
+        """Add a text of an event; `lane` or `dm` say what it is about, if not the event's own lane."""
         trust = min(TRUST[origin], limit)
         if origin == "agent":
             # what an agent says after reading a page has no more trust than the page, also turns later
@@ -381,7 +380,8 @@ class UnitSplitter:
         phase = self.unsettled.phases.get(event.lane, "")
         metadata = _about(event.lane, phase) | (about or {})
         span = (event.rev, event.rev, event.at, event.at)
-        self._emit(span, kind, text, speaker, origin, trust, metadata)
+        conversations = (dm,) if dm else self.unsettled.conversations_of(lane or event.lane)
+        self._emit(span, kind, text, speaker, origin, trust, metadata, conversations)
 
     def _emit(
         self,
@@ -392,6 +392,7 @@ class UnitSplitter:
         origin: Origin,
         trust: int,
         metadata: JsonObject,
+        conversations: Conversations,
     ) -> None:
         first_rev, last_rev, at, ended_at = span
         for part, piece in enumerate(split_text(text)):
@@ -400,7 +401,7 @@ class UnitSplitter:
             self.units.append(
                 Unit(
                     first_rev, last_rev, part, index, kind, piece, at, ended_at,
-                    speaker, origin, trust, metadata,
+                    speaker, origin, trust, metadata, conversations,
                 )
             )  # fmt: skip
 
@@ -428,6 +429,10 @@ def split_session(agent_id: str, events: Sequence[Event]) -> list[Unit]:
         splitter.take(event)
     splitter.finish()
     return splitter.units
+
+
+def _pairs(topics: Sequence[SummaryTopic]) -> tuple[tuple[str, str], ...]:
+    return tuple((topic.title, topic.text) for topic in topics)
 
 
 def _is_long(run: ToolRun, *, begins: bool) -> bool:

@@ -15,6 +15,7 @@ from choir_memory.documents.model import Grain
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue
 from choir_memory.schema.lease_store import LeaseStore
+from choir_memory.schema.reader_store import read_readers
 from choir_memory.schema.store import SpaceRegistry, agent_transaction, resume_service_role
 from choir_memory.summaries.periods import GRAINS
 from choir_memory.summaries.retention_cutoffs import is_retained, retention_cutoffs
@@ -51,14 +52,18 @@ class ConsolidationTask:
         return summary_count
 
     async def _due(self, agent_id: str, grains: Sequence[Grain]) -> list[DuePeriod]:
+        readers = await read_readers(self.database, agent_id) or (None,)
         async with agent_transaction(self.database, agent_id) as connection:
-            store, now = SummaryStore(connection, agent_id), self.clock.now()
-            has_model = self.summarizer.has_model
+            now, has_model = self.clock.now(), self.summarizer.has_model
             due = [
                 period
+                for reader in readers
                 for grain in grains
-                for period in await store.due(grain, now, wants_model=has_model)
+                for period in await SummaryStore(connection, agent_id, reader).due(
+                    grain, now, wants_model=has_model
+                )
             ]
+            store = SummaryStore(connection, agent_id)
             existing_periods = await store.list_summarized() if due else set()
         limits = self.retention.get(agent_id, RetentionConfig())
         cutoffs = {cutoff.of: cutoff.before for cutoff in retention_cutoffs(limits, now)}

@@ -1,15 +1,15 @@
-"""Store the summary of an ended session as a document of knowledge (an episode).
+"""Store the summaries of an ended session as documents of knowledge (episodes).
 
-Runs in the transaction that ends the session. The text is the agent's own
-summary; a session without one gets no episode, nor one in which the user said a single thing. Sentences
-that rest on less trusted units are a separate document. Links lead to all units of the session: if one is
-erased, so is the episode that may repeat it.
+Runs in the transaction that ends the session. The text is the agent's own summary of a conversation; without
+one there is no episode, nor for a session in which the user said a single thing. Sentences that rest on less
+trusted units are a separate document. Links lead to all units of the session: if one is erased, so are the
+episodes that may repeat it.
 """
 
 from uuid import UUID
 
 from choir_common.postgres.pool import Connection
-from choir_memory.documents.model import document_id
+from choir_memory.documents.model import Conversations, document_id
 from choir_memory.documents.store import DocumentStore, Link, LinkStore
 from choir_memory.knowledge.derived_store import (
     DerivedDocument,
@@ -18,7 +18,7 @@ from choir_memory.knowledge.derived_store import (
 )
 from choir_memory.sessions.archive import EndedSession
 from choir_memory.sessions.detail_store import SessionDetailStore
-from choir_memory.sessions.trust import split_by_trust
+from choir_memory.sessions.trust import TrustedPart, split_by_trust
 
 MIN_USER_TURNS = 2
 """Minimum number of user messages in a session for an episode."""
@@ -32,27 +32,19 @@ class EpisodeWriter:
     async def store_episode(
         self, connection: Connection, agent_id: str, session: EndedSession
     ) -> list[UUID]:
-        """Store a session's episode; requires the agent's role. Return the ids that need a vector."""
-        text = session.summary.replace("\x00", "").strip()[:MAX_EPISODE_CHARS]
+        """Store a session's episodes; requires the agent's role. Return the ids that need a vector."""
         details = SessionDetailStore(connection, agent_id)
         overview = await details.read_overview(session.session_id)
-        if not text or sum(turn.origin == "user" for turn in overview.turns) < MIN_USER_TURNS:
+        texts = _texts(session)
+        if not texts or sum(turn.origin == "user" for turn in overview.turns) < MIN_USER_TURNS:
             return []
         grounds = await details.grounds(
-            session.session_id, overview, [text], session.inherited, lane_trust=session.lane_trust
+            *(session.session_id, overview, [text for _, text in texts], session.inherited),
+            lane_trust=session.lane_trust,
         )
         episodes = [
-            DerivedDocument(
-                document_id=document_id(
-                    session.session_id, "episode", *([str(number)] if number else [])
-                ),
-                kind="episode",
-                text=part.text,
-                origin="derived",
-                trust=part.trust,
-                happened_at=session.began_at,
-                metadata={"session_id": session.session_id},
-            )
+            _build_episode(session, conversations, number, part)
+            for conversations, text in texts
             for number, part in enumerate(split_by_trust(text, grounds.sources, grounds.least))
         ]
         document_ids = await DerivedDocumentStore(connection, agent_id).put(
@@ -66,3 +58,33 @@ class EpisodeWriter:
         ]
         await LinkStore(connection, agent_id).add(links)
         return document_ids
+
+
+def _texts(session: EndedSession) -> list[tuple[Conversations, str]]:
+    """Return the summaries with their conversations, without empty ones."""
+    summaries = [(session.conversations, session.summary)]
+    summaries += [((it.dm,), it.summary) for it in session.further]
+    texts = [
+        (conversations, summary.replace("\x00", "").strip()[:MAX_EPISODE_CHARS])
+        for conversations, summary in summaries
+    ]
+    return [(conversations, text) for conversations, text in texts if text]
+
+
+def _build_episode(
+    session: EndedSession, conversations: Conversations, number: int, part: TrustedPart
+) -> DerivedDocument:
+    # the ids of the home conversation's episodes do not name it
+    name = [] if conversations == session.conversations else ["of", *(conversations or ())]
+    return DerivedDocument(
+        document_id=document_id(
+            session.session_id, "episode", *name, *([str(number)] if number else [])
+        ),
+        kind="episode",
+        text=part.text,
+        origin="derived",
+        trust=part.trust,
+        happened_at=session.began_at,
+        metadata={"session_id": session.session_id},
+        conversations=conversations,
+    )

@@ -1,12 +1,21 @@
 """Time summaries and their sources, in one agent's own schema and under its role."""
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from choir_common.postgres.pool import Connection
-from choir_memory.documents.model import Grain, UnitRow, document_id
+from choir_common.postgres.pool import Connection, Record
+from choir_common.wire.memory_search import MemoryReader
+from choir_memory.documents.model import (
+    Conversations,
+    Grain,
+    UnitRow,
+    document_id,
+    parse_conversations,
+    readable_clause,
+)
 from choir_memory.documents.store import DocumentStore, Link, LinkStore, prepare_units
 from choir_memory.schema.store import qualified
 from choir_memory.summaries.periods import coarser_period, finer_grain, is_over, period_range
@@ -18,12 +27,12 @@ MAX_SOURCES = 5_000
 # lessons were taken back
 _DAYS = """
 SELECT to_char(happened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS period, id, version
-FROM {schema}.memory_documents
+FROM {schema}.memory_documents d
 WHERE tier IN ('mid_term', 'long_term_detail') AND kind IN ('turn', 'note') AND expires_at IS NULL
-  AND NOT metadata ? 'unlearned'
+  AND NOT metadata ? 'unlearned'{readable}
 """
 _SUMMARIES = """
-SELECT period, id, version FROM {schema}.memory_documents WHERE grain = '{finer}'
+SELECT period, id, version FROM {schema}.memory_documents d WHERE grain = '{finer}'{readable}
 """
 _DIGESTS = """
 SELECT period, count(*) || ':' || bit_xor(hashtextextended(id::text || '.' || version, 0)) AS digest
@@ -36,11 +45,11 @@ FROM ({sources}) AS sources WHERE period = ANY($1::text[]) GROUP BY period
 """
 _MADE = """
 SELECT period, metadata ->> 'sources' AS digest, metadata ->> 'by' AS by
-FROM {schema}.memory_documents WHERE grain = $1
+FROM {schema}.memory_documents WHERE grain = $1 AND chunk_index = $2
 """
 _ALL = "SELECT grain, period FROM {schema}.memory_documents WHERE grain IS NOT NULL"
 _READ = """
-SELECT id, coalesce(period, '') AS period, speaker, happened_at, text, trust
+SELECT id, coalesce(period, '') AS period, speaker, happened_at, text, trust, conversations
 FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])
 ORDER BY happened_at, session_id, chunk_index LIMIT $2
 """
@@ -62,6 +71,8 @@ class DuePeriod:
     source_ids: tuple[UUID, ...]
     changed: bool
     """Whether the sources changed; if not, the summary is a selection that a model could improve."""
+    place: int = 0
+    """The number of the reader's summaries among those of the period (`reader_place`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,7 @@ class SummarySource:
     happened_at: datetime
     text: str
     trust: int
+    conversations: Conversations = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +103,26 @@ class PeriodSummary:
     text: str
     by: str
     trust: int
+    conversations: Conversations = None
+
+
+def reader_place(reader: MemoryReader | None) -> int:
+    """Return the number of a reader's summaries: 0 for the person of the home conversation, and for all."""
+    if reader is None or reader.with_older:
+        return 0
+    digest = hashlib.sha256(min(reader.conversations).encode()).digest()
+    return 1 + int.from_bytes(digest[:4]) // 4
 
 
 class SummaryStore:
-    """Statements on one agent's time summaries."""
+    """Statements on one agent's time summaries; with a `reader`, on those of this reader's documents."""
 
-    def __init__(self, connection: Connection, agent_id: str) -> None:
+    def __init__(
+        self, connection: Connection, agent_id: str, reader: MemoryReader | None = None
+    ) -> None:
         self._connection = connection
         self._agent_id = agent_id
+        self._reader = reader
 
     async def due(self, grain: Grain, now: datetime, *, wants_model: bool) -> list[DuePeriod]:
         """Return the periods that are over and need a summary, in chronological order.
@@ -109,7 +133,10 @@ class SummaryStore:
         if not sources_by_period:
             return []
         summary_rows = {
-            row["period"]: row for row in await self._connection.fetch(self._sql(_MADE), grain)
+            row["period"]: row
+            for row in await self._connection.fetch(
+                self._sql(_MADE), grain, reader_place(self._reader)
+            )
         }
         due: list[tuple[str, _PeriodSources, bool]] = []
         for period, sources in sources_by_period.items():
@@ -128,6 +155,7 @@ class SummaryStore:
                 sources.digest,
                 tuple(source_id for part in sources.parts for source_id in ids[part]),
                 changed,
+                reader_place(self._reader),
             )
             for period, sources, changed in due
             if all(part in ids for part in sources.parts)
@@ -142,7 +170,7 @@ class SummaryStore:
     async def read(self, due: DuePeriod) -> list[SummarySource]:
         """Return the sources of a period in chronological order."""
         rows = await self._connection.fetch(self._sql(_READ), list(due.source_ids), MAX_SOURCES)
-        return [SummarySource(*row) for row in rows]
+        return [_source(row) for row in rows]
 
     async def write(self, due: DuePeriod, summary: PeriodSummary) -> UUID | None:
         """Store a period's summary, replacing an existing one; return its id.
@@ -164,7 +192,7 @@ class SummaryStore:
     async def _sources(self, grain: Grain) -> dict[str, _PeriodSources]:
         """Return the periods with sources, each with a digest of them and the finer periods it consists
         of."""
-        rows = await self._connection.fetch(self._over_sources(_DIGESTS, grain))
+        rows = await self._over_sources(_DIGESTS, grain)
         made_of = finer_grain(grain)
         sources_by_period: dict[str, _PeriodSources] = {}
         for row in rows:
@@ -175,25 +203,37 @@ class SummaryStore:
         return sources_by_period
 
     async def _ids(self, grain: Grain, parts: Sequence[str]) -> dict[str, Sequence[UUID]]:
-        rows = await self._connection.fetch(self._over_sources(_IDS, grain), list(parts))
+        rows = await self._over_sources(_IDS, grain, list(parts))
         return {row["period"]: row["ids"] for row in rows}
 
-    def _over_sources(self, statement: str, grain: Grain) -> str:
+    async def _over_sources(
+        self, statement: str, grain: Grain, *arguments: object
+    ) -> Sequence[Record]:
         made_of = finer_grain(grain)
         sources = _DAYS if made_of is None else _SUMMARIES.replace("{finer}", made_of)
-        return self._sql(statement.replace("{sources}", sources))
+        readable, more = readable_clause(self._reader, len(arguments) + 1)
+        sources = sources.replace("{readable}", readable)
+        sql = self._sql(statement.replace("{sources}", sources))
+        return await self._connection.fetch(sql, *arguments, *more)
 
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)
 
 
+def _source(row: Record) -> SummarySource:
+    conversations = parse_conversations(row["conversations"])
+    return replace(SummarySource(*row[:6]), conversations=conversations)
+
+
 def _row(agent_id: str, due: DuePeriod, summary: PeriodSummary) -> UnitRow:
     start, end = period_range(due.grain, due.period)
     return UnitRow(
-        document_id=document_id(agent_id, due.grain, due.period),
+        document_id=document_id(
+            agent_id, due.grain, due.period, *([str(due.place)] if due.place else [])
+        ),
         session_id=None,
         tier="grain_summary",
-        chunk_index=0,
+        chunk_index=due.place,
         kind="summary",
         text=summary.text,
         happened_at=start,
@@ -202,5 +242,6 @@ def _row(agent_id: str, due: DuePeriod, summary: PeriodSummary) -> UnitRow:
         period=due.period,
         origin="derived",
         trust=summary.trust,
+        conversations=summary.conversations,
         metadata={"sources": due.digest, "by": summary.by, "count": len(due.source_ids)},
     )

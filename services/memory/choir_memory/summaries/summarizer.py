@@ -6,7 +6,7 @@ from importlib.resources import files
 import structlog
 
 from choir_common.errors import ChoirError
-from choir_memory.documents.model import Grain
+from choir_memory.documents.model import Grain, merged_conversations
 from choir_memory.llm.model import LanguageModel
 from choir_memory.summaries.sentence_selection import SourceLine, select_sentences
 from choir_memory.summaries.store import DuePeriod, PeriodSummary, SummarySource
@@ -50,11 +50,12 @@ class Summarizer:
         `guidance` replaces the default text about what to keep.
         """
         trust = min(source.trust for source in sources)
+        conversations = merged_conversations(source.conversations for source in sources)
         lines = [SourceLine(_prefix(due.grain, source), source.text) for source in sources]
         if self._model is not None and not self._failed:
             try:
                 text = await self._ask(self._model, due, lines, guidance or self._guidance)
-                return PeriodSummary(text, self._model.name, trust)
+                return PeriodSummary(text, self._model.name, trust, conversations)
             except ChoirError as error:
                 # the rest of this pass does without the model instead of waiting for its timeouts
                 self._failed = True
@@ -62,7 +63,7 @@ class Summarizer:
                     "language model failed; this pass summarises by selection", error=error.message
                 )
         selection = select_sentences(lines, MAX_SUMMARY_CHARS[due.grain])
-        return PeriodSummary(selection or EMPTY_SUMMARY, "selection", trust)
+        return PeriodSummary(selection or EMPTY_SUMMARY, "selection", trust, conversations)
 
     async def _ask(
         self, model: LanguageModel, due: DuePeriod, lines: Sequence[SourceLine], guidance: str

@@ -70,7 +70,8 @@ class ToolErrorService:
         now = self.clock.now()
         async with agent_transaction(self.database, request.agent_id) as connection:
             store = ToolErrorStore(connection, request.agent_id)
-            matches = _select_matches(request, await store.list_by_tool(request.tool, now))
+            failures = await store.list_by_tool(request.tool, now, request.reader)
+            matches = _select_matches(request, failures)
             await store.extend_expiry([match.document_id for match in matches], now + RETENTION)
         return ToolHints(hints=tuple(map(_hint, matches)))
 
@@ -125,4 +126,5 @@ def _build_document(session_id: str, error_id: UUID, failure: EndedFailure) -> D
         happened_at=at,
         expires_at=at + RETENTION,
         metadata={"session_id": session_id, "tried": failure.tried},
+        conversations=failure.conversations,
     )

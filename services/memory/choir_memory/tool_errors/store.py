@@ -7,6 +7,8 @@ from uuid import UUID
 
 from choir_common.postgres.pool import Connection
 from choir_common.wire.memory_recall import FailureOutcome
+from choir_common.wire.memory_search import MemoryReader
+from choir_memory.documents.model import readable_clause
 from choir_memory.schema.store import qualified
 
 MAX_COMPARED = 300
@@ -15,9 +17,9 @@ MAX_COMPARED = 300
 _OF_TOOL = """
 SELECT id, happened_at, evidence, metadata ->> 'tried' AS tried, predicate, object, seen_count,
        trust
-FROM {schema}.knowledge_documents
+FROM {schema}.knowledge_documents d
 WHERE subject = $1 AND kind = 'error' AND status = 'active' AND evidence IS NOT NULL
-  AND (expires_at IS NULL OR expires_at > $2)
+  AND (d.expires_at IS NULL OR d.expires_at > $2){readable}
 ORDER BY happened_at DESC, id LIMIT $3
 """
 _KEEP = """
@@ -48,9 +50,13 @@ class ToolErrorStore:
         self._connection = connection
         self._agent_id = agent_id
 
-    async def list_by_tool(self, tool: str, now: datetime) -> list[StoredFailure]:
-        """Return the failures of a tool that have not expired, newest first."""
-        rows = await self._connection.fetch(self._sql(_OF_TOOL), tool, now, MAX_COMPARED)
+    async def list_by_tool(
+        self, tool: str, now: datetime, reader: MemoryReader | None
+    ) -> list[StoredFailure]:
+        """Return the failures of a tool that a reader may find and that have not expired, newest first."""
+        readable, more = readable_clause(reader, 4)
+        sql = self._sql(_OF_TOOL.replace("{readable}", readable))
+        rows = await self._connection.fetch(sql, tool, now, MAX_COMPARED, *more)
         return [StoredFailure(*row) for row in rows]
 
     async def extend_expiry(self, document_ids: Sequence[UUID], until: datetime) -> None:
