@@ -61,6 +61,11 @@ def kill_process(process: ProcessSample) -> None:
             os.kill(process.pid, signal.SIGKILL)
 
 
+def process_exists(pid: int) -> bool:
+    """Return whether a process exists; one that has ended does until its parent has noticed."""
+    return (PROC / str(pid)).exists()
+
+
 def children_with_argument(pid: int, argument: bytes) -> Iterator[int]:
     """Yield a process's live children with `argument` in their command line."""
     for child in _children(pid):

@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Callable
 import structlog
 from playwright.async_api import Error, Playwright, async_playwright
 
-from choir_browser.limits.processes import children_with_argument, kill_tree
+from choir_browser.limits.processes import children_with_argument, kill_tree, process_exists
 from choir_common.errors import Unavailable
 
 log = structlog.get_logger("choir.browser.pages")
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
+REAPED_POLL_S = 0.05
 _SIGN = b"run-driver"
 
 
@@ -37,6 +38,13 @@ class Driver:
         if await asyncio.to_thread(_kill, self._pids):
             # returns at once: only updates Playwright's own state
             await _in_time(self.playwright.stop)
+            await _in_time(self._wait_until_reaped)
+
+    async def _wait_until_reaped(self) -> None:
+        """Wait until asyncio has noticed the end, or it would keep the process and its pipes open."""
+        while any(map(process_exists, self._pids)):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(REAPED_POLL_S)
+        await asyncio.sleep(REAPED_POLL_S)
 
 
 async def start_driver() -> Driver:

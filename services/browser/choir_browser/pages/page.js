@@ -501,6 +501,7 @@ globalThis.choir ??= (() => {
       y: y + offset.y,
       by: covered ? squeeze(sayingOf(hit) || tagOf(hit), 100) || tagOf(hit) : "",
       tick: tagOf(element) === "input" && ["checkbox", "radio"].includes(element.type),
+      tab: near(element, "a[href]")?.getAttribute("target") === "_blank",
     };
   };
   const press = (number) => {

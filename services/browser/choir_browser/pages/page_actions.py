@@ -13,7 +13,7 @@ from choir_browser.pages.script import (
     PageContent,
     ScriptResult,
 )
-from choir_browser.pages.tab import Tab
+from choir_browser.pages.tab import EFFECT_TIMEOUT_S, NEW_TAB_TIMEOUT_S, Tab
 from choir_common.errors import Conflict, NotFound
 from choir_common.wire.browser import (
     BrowseResponse,
@@ -32,12 +32,12 @@ CRASH_TIMEOUT_S = 2.0
 async def click(tab: Tab, action: Click) -> None:
     """Click an element and wait for the effect; raises Conflict if another element covers it."""
     with tab.track_requests():
-        await click_element(tab, action.ref)
-        await tab.wait_for_effect()
+        point = await click_element(tab, action.ref)
+        await tab.wait_for_effect(NEW_TAB_TIMEOUT_S if point.tab else EFFECT_TIMEOUT_S)
 
 
-async def click_element(tab: Tab, ref: int) -> None:
-    """Click an element without waiting."""
+async def click_element(tab: Tab, ref: int) -> ClickTarget:
+    """Click an element without waiting; return what was clicked."""
     point = await tab.script.call(ClickTarget, "point", ref)
     if not point.by:
         await tab.page.mouse.click(point.x, point.y)
@@ -48,6 +48,7 @@ async def click_element(tab: Tab, ref: int) -> None:
         raise Conflict(
             f"{ref} is covered by {point.by!r}: close that first, or scroll. `screenshot` shows it."
         )
+    return point
 
 
 async def type_text(tab: Tab, action: TypeText) -> None:

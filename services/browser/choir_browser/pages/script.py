@@ -52,6 +52,8 @@ class ClickTarget(ScriptResult):
     by: str = ""
     """The element that covers it, if any."""
     tick: bool = False
+    tab: bool = False
+    """Whether it is a link that opens a tab."""
 
 
 class ElementBox(ScriptResult):

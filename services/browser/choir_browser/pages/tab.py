@@ -24,6 +24,8 @@ from choir_common.wire.browser import BrowseResponse
 SETTLE_TIMEOUT_S = 2.0
 # After a click, time for a page to start a navigation.
 EFFECT_TIMEOUT_S = 0.4
+# The same for a new tab, which is a process to start.
+NEW_TAB_TIMEOUT_S = 5.0
 # Below this, the page is probably still rendered by script.
 SPARSE_CHARS = 40
 # Enough for an article; more would take too much of the model's context window.
@@ -180,10 +182,10 @@ class Tab:
         )
         await self._settle("load")
 
-    async def wait_for_effect(self) -> None:
+    async def wait_for_effect(self, start_timeout_s: float = EFFECT_TIMEOUT_S) -> None:
         """Wait for the effect of a click: another page, or a change of this one."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(EFFECT_TIMEOUT_S):
+            async with asyncio.timeout(start_timeout_s):
                 await self._effect_started.wait()
         while self._loading:
             self._arrived.clear()
