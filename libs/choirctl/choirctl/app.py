@@ -34,14 +34,17 @@ COMMANDS = (
     CommandEntry("down", "Stop the Choir that `up` started."),
     CommandEntry("status", "Show the state of Choir and its agents, and pending requests."),
     CommandEntry("chat", "Talk to an agent."),
+    CommandEntry("web", "Print a link to the web page; list and sign out browsers."),
     CommandEntry("agent", "List, start and stop agents, and send instructions to them."),
     CommandEntry("model", "List language models, and select an agent's model."),
     CommandEntry("voice", "List voices, and select an agent's voice."),
     CommandEntry("session", "Show, compact and reset sessions; show their logs and jobs."),
     CommandEntry("memory", "Show, change, export and import an agent's memory."),
     CommandEntry("collection", "Add documents to an agent's memory, and erase them."),
-    CommandEntry("person", "Erase everything that a person said and received."),
+    CommandEntry("person", "List, link, pair and erase the people who talk with agents."),
     CommandEntry("schedule", "Add reminders and instructions for later, and show their runs."),
+    CommandEntry("hook", "Show and try incoming webhooks, and list what arrived."),
+    CommandEntry("trigger", "Show what folders and mail start, and list what arrived."),
     CommandEntry("workspace", "Show workspaces, and empty one."),
     CommandEntry("approval", "Show agents' approval requests, and decide them."),
     CommandEntry("policy", "Show the rules on tool calls, and what they decide."),
@@ -88,9 +91,19 @@ def build_app(words: Collection[str]) -> typer.Typer:
     return app
 
 
-def add_group(app: typer.Typer, name: str, *commands: tuple[str, Callable[..., None]]) -> None:
-    """Add a command group with its subcommands; its help text comes from the table."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+def add_group(
+    app: typer.Typer,
+    name: str,
+    *commands: tuple[str, Callable[..., None]],
+    alone: Callable[..., None] | None = None,
+) -> None:
+    """Add a command group with its subcommands; its help text comes from the table.
+
+    `alone` is called for the group's name without a subcommand, instead of the help.
+    """
+    group = typer.Typer(no_args_is_help=alone is None, rich_markup_mode=None)
+    if alone is not None:
+        group.callback(invoke_without_command=True)(alone)
     for word, command in commands:
         group.command(word)(command)
     help_ = next(entry.help for entry in COMMANDS if entry.name == name)

@@ -167,3 +167,9 @@ VoiceName = Annotated[
     str,
     typer.Argument(metavar="VOICE", help="Voice, by name.", autocompletion=complete_with(_voices)),
 ]
+
+
+ConversationName = Annotated[
+    str | None,
+    config_name_option("--dm", "Conversation of the agent, by name; default: its home.", "dms"),
+]

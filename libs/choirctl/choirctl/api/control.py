@@ -17,6 +17,7 @@ from choir_common.errors import (
     ChoirError,
     DeadlineExceeded,
     InvalidRequest,
+    NotFound,
     OutcomeUnknown,
     Unauthorized,
     Unavailable,
@@ -99,15 +100,17 @@ class ControlClient:
         """Stop an agent and start it with the same resources. Raises Conflict if it does not run."""
         return await self._post(f"/v1/agents/{agent_id}/restart", None, AgentView, timeout_s)
 
-    async def inject(self, agent_id: str, text: str) -> SignalQueued:
+    async def inject(self, agent_id: str, text: str, dm: str | None = None) -> SignalQueued:
         """Send an agent further instructions for its next safe point. Raises Conflict if it does not run."""
         return await self._post(
-            f"/v1/agents/{agent_id}/inject", InjectText(text=text), SignalQueued
+            f"/v1/agents/{agent_id}/inject", InjectText(text=text, dm=dm), SignalQueued
         )
 
-    async def cancel(self, agent_id: str, job: str | None) -> SignalQueued:
+    async def cancel(self, agent_id: str, job: str | None, dm: str | None = None) -> SignalQueued:
         """Cancel a core job, or the turn if `job` is None. Raises Conflict if the agent does not run."""
-        return await self._post(f"/v1/agents/{agent_id}/cancel", CancelWork(job=job), SignalQueued)
+        return await self._post(
+            f"/v1/agents/{agent_id}/cancel", CancelWork(job=job, dm=dm), SignalQueued
+        )
 
     async def compact(self, agent_id: str, request: CompactMemory) -> SignalQueued:
         """Compact the working memory of a lane. Raises Conflict if the session does not run."""
@@ -275,9 +278,12 @@ class ControlClient:
         path = f"/v1/sessions/{session_id}/verify"
         return await self._get(path, LogVerification, timeout_s=VERIFY_TIMEOUT_S)
 
-    async def preview_person_erasure(self, dm: str) -> PersonErasurePreview:
-        """Return what an erasure of a DM would remove. Raises NotFound."""
-        return await self._get(f"/v1/dms/{quote(dm, safe='')}/erasure", PersonErasurePreview)
+    async def preview_erasure(self, path: str) -> PersonErasurePreview | None:
+        """Return what an erasure of a DM or a person would remove; None if there is none of this name."""
+        try:
+            return await self._get(path, PersonErasurePreview)
+        except NotFound:
+            return None
 
     async def anchors(self) -> AnchorList:
         """Return the anchors of the logs, checked by control."""

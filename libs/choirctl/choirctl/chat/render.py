@@ -23,6 +23,7 @@ STYLES: Mapping[ReplyKind, tuple[str, str]] = {
     "notice": ("yellow", ""),
     "message": ("cyan", ""),
     "report": ("magenta", " reports:"),
+    "silent": ("cyan", ""),
 }
 # a text that matches is rendered as Markdown
 MARKDOWN = re.compile(r"\n|[*_`#|\[\]]|^\s*(?:[-+>]|\d+\.)\s")

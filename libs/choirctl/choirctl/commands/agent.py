@@ -14,7 +14,7 @@ from choir_common.wire.operator import AgentView, SignalQueued, StartAgent
 from choirctl.api.control import ControlClient, connect, parse_response
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
-from choirctl.arguments import AgentId, OptionalJobName, config_name_option
+from choirctl.arguments import AgentId, ConversationName, OptionalJobName, config_name_option
 from choirctl.commands.agent_build import build, update, update_all
 from choirctl.commands.agent_delete import delete
 from choirctl.commands.agent_init import init
@@ -166,6 +166,7 @@ def inject(
     ctx: typer.Context,
     agent: AgentId,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The instructions.")],
+    dm: ConversationName = None,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -176,7 +177,7 @@ def inject(
     """
     if not text.strip():
         raise InvalidRequest("TEXT is empty.")
-    queued_signal = _call(find_target(ctx, home, url), lambda api: api.inject(agent, text))
+    queued_signal = _call(find_target(ctx, home, url), lambda api: api.inject(agent, text, dm))
     _tell_note(queued_signal, as_json)
 
 
@@ -184,6 +185,7 @@ def cancel(
     ctx: typer.Context,
     agent: AgentId,
     job: OptionalJobName = None,
+    dm: ConversationName = None,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -192,7 +194,7 @@ def cancel(
 
     Everything else continues.
     """
-    queued_signal = _call(find_target(ctx, home, url), lambda api: api.cancel(agent, job))
+    queued_signal = _call(find_target(ctx, home, url), lambda api: api.cancel(agent, job, dm))
     _tell_note(queued_signal, as_json)
 
 

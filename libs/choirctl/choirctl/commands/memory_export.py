@@ -22,6 +22,7 @@ from rich.segment import ControlType
 from choir_common.errors import ChoirError, Conflict, InvalidRequest, NotFound, OutcomeUnknown
 from choir_common.wire.memory_operator import ImportRecords
 from choir_common.wire.memory_records import ExportFooter, ExportHeader, Record
+from choir_common.wire.model import DEFERRED
 from choir_common.wire.validation_messages import error_message
 from choirctl.api.control import connect
 from choirctl.api.memory import MemoryClient
@@ -34,7 +35,7 @@ BATCH_BYTES = 500_000
 PROGRESS_INTERVAL = 1_000
 SHOWN = 5
 
-RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+RECORD: TypeAdapter[Record] = TypeAdapter(Record, config=DEFERRED)
 
 
 def export(

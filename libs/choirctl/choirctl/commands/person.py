@@ -1,32 +1,54 @@
-"""Command `choirctl person erase`."""
+"""Command `choirctl person erase`; the others are in `person_links` and `person_pairing`."""
 
 import asyncio
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from choir_common.errors import Conflict, InvalidRequest
+from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.wire.erasure import ErasePerson, ErasureCertificate, PersonErasurePreview
 from choir_common.wire.operations import OperationView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
+from choirctl.commands.person_links import link, list_people, show, unlink
+from choirctl.commands.person_pairing import pair, unpair
 from choirctl.output.operation_progress import raise_failure, run_operation
 from choirctl.output.printing import format_count, print_json, stderr_console
 
 
+class Subject(StrEnum):
+    """What is erased."""
+
+    PERSON = "person"
+    DM = "dm"
+
+
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    add_group(app, "person", ("erase", erase))
+    add_group(
+        app,
+        "person",
+        ("list", list_people),
+        ("show", show),
+        ("link", link),
+        ("unlink", unlink),
+        ("pair", pair),
+        ("unpair", unpair),
+        ("erase", erase),
+    )
 
 
 def erase(
     ctx: typer.Context,
-    dm: Annotated[str, typer.Argument(help="The person's DM, as in config.json.")],
+    name: Annotated[
+        str, typer.Argument(metavar="PERSON|DM", help="A person in `people`, or a DM.")
+    ],
     certificate: Annotated[
         Path | None,
         typer.Option(help="New file for the signed certificate.", show_default=False),
@@ -34,21 +56,27 @@ def erase(
     preview: Annotated[
         bool, typer.Option("--preview", help="Only show what would be erased; change nothing.")
     ] = False,
+    only: Annotated[
+        Subject | None,
+        typer.Option(
+            help="Whose name it is, if a person and a DM are called so.", show_default=False
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase everything that a person said and received in a DM.
+    """Erase all that a person said and received, in all DMs or in one.
 
     That is logs, messages, files, and all that memory derived from them alone. Hashes stay, so that logs
-    can still be verified. Agents of the DM are stopped and started again. Shows what would be erased, and
+    can still be verified. Agents of the DMs are stopped and started again. Shows what would be erased, and
     asks. The signed certificate says what was removed, and what an erasure does not cover.
     """
     place = find_target(ctx, home, url)
     if certificate is not None and certificate.exists():
         raise Conflict(f"{certificate} exists. Choose another name, or remove it.")
-    plan = asyncio.run(_preview(place, dm))
+    plan = asyncio.run(_preview(place, name, only))
     if preview:
         _print_preview(plan, as_json=as_json)
         return
@@ -70,7 +98,9 @@ def _confirm(plan: PersonErasurePreview) -> None:
     if not sys.stdin.isatty():
         raise InvalidRequest("Nobody can be asked whether to erase it. Say --yes or --preview.")
     _print_preview(plan, as_json=False)
-    if typer.prompt("Type the name of the DM to erase this permanently", err=True) != plan.dm:
+    what = "person" if plan.person else "DM"
+    answer = typer.prompt(f"Type the name of the {what} to erase this permanently", err=True)
+    if answer != _subject(plan):
         raise InvalidRequest("The name does not match; nothing was erased.")
 
 
@@ -81,9 +111,10 @@ def _print_preview(plan: PersonErasurePreview, *, as_json: bool) -> None:
     console = stderr_console()
     events = sum(session.events for session in plan.sessions)
     sessions = format_count(len(plan.sessions), "session")
+    dms = ", ".join(plan.dms) or "no DM"
     console.print(
-        f"To erase in {plan.dm}: {sessions} with {format_count(events, 'event')}, and what memory has "
-        "of them.",
+        f"To erase in {dms}: {sessions} with {format_count(events, 'event')}, and what "
+        "memory has of them.",
         markup=False,
     )
     for table, count in plan.places.items():
@@ -95,7 +126,7 @@ def _print_preview(plan: PersonErasurePreview, *, as_json: bool) -> None:
 def _print_certificate(result: ErasureCertificate) -> None:
     console = stderr_console()
     console.print(
-        f"Erased {result.dm}: {format_count(len(result.sessions), 'session')}.", markup=False
+        f"Erased {_subject(result)}: {format_count(len(result.sessions), 'session')}.", markup=False
     )
     for place, count in result.removed.items():
         console.print(f"  {place}: {count:,}", markup=False)
@@ -111,16 +142,35 @@ def _write(path: Path, result: ErasureCertificate) -> None:
         file.write(result.model_dump_json(indent=2) + "\n")
 
 
-async def _preview(place: Target, dm: str) -> PersonErasurePreview:
+async def _preview(place: Target, name: str, only: Subject | None) -> PersonErasurePreview:
     async with connect(place) as api:
-        return await api.preview_person_erasure(dm)
+        person = None if only is Subject.DM else await api.preview_erasure(_path(person=name))
+        dm = None if only is Subject.PERSON else await api.preview_erasure(_path(dm=name))
+    if person and dm and person.dms != dm.dms:
+        raise InvalidRequest(
+            f"{name} is a DM, and a person with {', '.join(person.dms) or 'no DM'}. Say --only dm or "
+            "--only person."
+        )
+    plan = person or dm
+    if plan is None:
+        raise NotFound(f"There is no person and no DM {name!r}, and no session was in one.")
+    return plan
 
 
 async def _erase(place: Target, plan: PersonErasurePreview, quiet: bool) -> OperationView:
-    path = f"/v1/dms/{quote(plan.dm, safe='')}/erasure"
+    path = _path(person=plan.person, dm=plan.dm)
     async with connect(place) as api:
         request = ErasePerson(expected_digest=plan.digest)
         operation = await run_operation(api, place, path, quiet, request)
     # It has the lines of all DMs, without saying whose they are.
     place.chat_history.unlink(missing_ok=True)
     return operation
+
+
+def _path(*, person: str = "", dm: str = "") -> str:
+    subject = f"people/{quote(person, safe='')}" if person else f"dms/{quote(dm, safe='')}"
+    return f"/v1/{subject}/erasure"
+
+
+def _subject(erasure: PersonErasurePreview | ErasureCertificate) -> str:
+    return erasure.person or erasure.dm

@@ -22,7 +22,7 @@ from choir_common.wire.rpc import StatusReport
 from choirctl.api.control import RECONNECT_TIMEOUT_S, ControlClient, connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
-from choirctl.arguments import JobName, OptionalAgentId, SessionId
+from choirctl.arguments import ConversationName, JobName, OptionalAgentId, SessionId
 from choirctl.commands.memory_forget import reset
 from choirctl.output.printing import (
     format_count,
@@ -200,6 +200,7 @@ def compact(
     lane: Annotated[
         str | None, typer.Option(help="`core:JOB`; else the conversation.", show_default=False)
     ] = None,
+    dm: ConversationName = None,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -208,7 +209,7 @@ def compact(
 
     The log keeps every event; only the model's context gets shorter. Exits 5 if the session does not run.
     """
-    queued_signal = asyncio.run(_compact(find_target(ctx, home, url), session, lane))
+    queued_signal = asyncio.run(_compact(find_target(ctx, home, url), session, lane, dm))
     if as_json:
         print_json(queued_signal)
     else:
@@ -232,11 +233,11 @@ def _signature_text(verification: LogVerification) -> str:
             return f"Events are signed from revision {rev}; an anchor or that one covers the rest. {anchored}"
 
 
-async def _compact(place: Target, session: str, lane: str | None) -> SignalQueued:
+async def _compact(place: Target, session: str, lane: str | None, dm: str | None) -> SignalQueued:
     async with connect(place) as api:
         view = await _require_running(api, session)
         return await api.compact(
-            view.agent_id, CompactMemory(lane=lane, session_id=view.session_id)
+            view.agent_id, CompactMemory(lane=lane, session_id=view.session_id, dm=dm)
         )
 
 

@@ -21,6 +21,7 @@ from choir_local.stack import Stack
 from choir_local.stack_state import StackObserver, StackState
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, find_target
+from choirctl.api.web import create_web_link
 from choirctl.chat.dm_selection import default_dm
 from choirctl.output.failures import report_error
 from choirctl.output.printing import print_json, stderr_console
@@ -132,7 +133,10 @@ class UpCommand:
         finally:
             progress.close()
         headline = f"Choir {'was already running' if runs else 'runs in the background'}."
-        self._show(console, state, config, asyncio.run(self._dms()), headline)
+        dms, link = asyncio.run(self._dms()), asyncio.run(self._web_link())
+        self._show(
+            console, SummaryScreen(state, config, self.local.secrets_file, dms, link), headline
+        )
 
     def run_in_foreground(self, with_chat: bool) -> None:
         """Run the stack in this process until it is stopped. Raises Conflict if one runs already."""
@@ -151,7 +155,9 @@ class UpCommand:
             dms = await self._dms()
             choice = _default_dm(dms) if with_chat else DmChoice()
             stop = "Ctrl-C twice stops" if choice.dm else "Ctrl-C stops"
-            self._show(console, state, config, dms, f"Choir is running. {stop} it.")
+            link = await self._web_link()
+            screen = SummaryScreen(state, config, self.local.secrets_file, dms, link)
+            self._show(console, screen, f"Choir is running. {stop} it.")
             if choice.why_none:
                 console.print(choice.why_none, markup=False)
             return choice.dm is not None and await self.chat(console, choice.dm)
@@ -189,6 +195,17 @@ class UpCommand:
         except ChoirError:
             return ()
 
+    async def _web_link(self) -> str:
+        """Return a one-time link to the web page; empty if there is none at the moment."""
+        # no link in the journal of a service
+        if self.as_json or not sys.stderr.isatty():
+            return ""
+        try:
+            async with connect(self.place) as api:
+                return (await create_web_link(api, None)).url
+        except ChoirError:
+            return ""
+
     def _prepare(self, console: Console, *, starts: bool) -> Config:
         """Create missing files and validate existing ones before anything is started."""
         result = create_state_directory(self.place.home)
@@ -203,18 +220,11 @@ class UpCommand:
             config = read_config(file)
         return config
 
-    def _show(
-        self,
-        console: Console,
-        state: StackState,
-        config: Config,
-        dms: tuple[DmView, ...],
-        headline: str,
-    ) -> None:
+    def _show(self, console: Console, screen: SummaryScreen, headline: str) -> None:
         if self.as_json:
-            print_json(state)
+            print_json(screen.state)
         else:
-            SummaryScreen(state, config, self.local.secrets_file, dms).show(console, headline)
+            screen.show(console, headline)
 
 
 async def _run_stack(settings: LocalSettings, observer: StackObserver, on_ready: OnReady) -> bool:

@@ -31,6 +31,9 @@ def agent_lines(agent: AgentView) -> list[str]:
     lines = [f"{agent.agent_id} {_does(agent)}."]
     if agent.memory_mode == INCOGNITO:
         lines.append("  Its conversation is incognito: nothing is remembered.")
+    if len(agent.conversations) > 1:
+        lines.append(f"  It also talks in {', '.join(agent.conversations[1:])}.")
+    lines += [f"  {fault}" for fault in agent.conversation_faults]
     lines += [f"  job {_name(lane)}: {lane.state_label}." for lane in _jobs(agent)]
     lines += model_in_use_lines(agent)
     lines += model_lines(agent)

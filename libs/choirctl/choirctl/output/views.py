@@ -71,6 +71,10 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
     if agent.bindings:
         for what, name in agent.bindings.model_dump(exclude_none=True).items():
             facts.add_row(what.replace("_", " "), name)
+    if len(agent.conversations) > 1:
+        facts.add_row("conversations", ", ".join(agent.conversations))
+    for fault in agent.conversation_faults:
+        facts.add_row("not bound", escape(fault))
     facts.add_row("process", str(agent.pid or "-"))
     since = f", since {agent.started_at:%Y-%m-%d %H:%M:%S %Z}" if agent.started_at else ""
     facts.add_row("up", f"{format_age(agent.started_at)}{since}")
@@ -110,7 +114,9 @@ def _budget(lane: StatusReport) -> str:
 
 def session_rows(sessions: Sequence[SessionView]) -> Table:
     """Return a table with one row per session."""
-    rows = table("SESSION", "AGENT", "STATUS", "EPOCH", "EVENTS", "STARTED", "ENDED")
+    names = ["SESSION", "AGENT", "STATUS", "EPOCH", "EVENTS", "STARTED", "ENDED"]
+    is_shared = any(len(session.conversations) > 1 for session in sessions)
+    rows = table(*names, *(["CONVERSATIONS"] if is_shared else []))
     for session in sessions:
         rows.add_row(
             session.session_id,
@@ -120,6 +126,7 @@ def session_rows(sessions: Sequence[SessionView]) -> Table:
             str(session.head_rev),
             format_age(session.started_at),
             format_age(session.ended_at),
+            *([", ".join(session.conversations)] if is_shared else []),
         )
     return rows
 
@@ -248,6 +255,8 @@ def session_facts(session: SessionView) -> Table:
     facts.add_row("log", f"{session.head_rev} events, up to {session.head_hash[:SHORT_HASH]}…")
     facts.add_row("continues", session.continues or "-")
     facts.add_row("memory mode", session.memory_mode)
+    if len(session.conversations) > 1:
+        facts.add_row("conversations", ", ".join(session.conversations))
     facts.add_row("started", f"{session.started_at:%Y-%m-%d %H:%M:%S %Z}")
     ended_at = session.ended_at
     facts.add_row("ended", f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")

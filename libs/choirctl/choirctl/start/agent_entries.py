@@ -67,7 +67,7 @@ def _console_dm(config: Config, agent: str, dm: str) -> list[ConfigEntry]:
     """Return a DM on the console, preceded by a console gateway if there is none."""
     gateways = [name for name, it in config.gateways.items() if it.channel.uses_choir_api]
     gateway = gateways[0] if gateways else _free_name("console", config.gateways)
-    user = _free_name(f"operator-{agent}", {it.user_id for it in config.dms.values()})
+    user = _free_name(f"operator-{agent}", {it.user_id or "" for it in config.dms.values()})
     entry: ConfigEntry = ("dms", dm, {"gateway": gateway, "user_id": user, "admin": True})
     return [entry] if gateways else [("gateways", gateway, {"type": "console"}), entry]
 

@@ -33,6 +33,8 @@ class SummaryScreen:
     token_file: Path
     dms: tuple[DmView, ...] = ()
     """The conversations, with the agent bound to each."""
+    web_link: str = ""
+    """A one-time link to the web page; empty if there is none."""
 
     def show(self, console: Console, headline: str) -> None:
         """Print the screen below `headline`."""
@@ -59,6 +61,11 @@ class SummaryScreen:
             ("answers at", f"{http} with the token in {self.token_file}, and the Unix socket"),
             *([("", self._trust())] if http.startswith("https:") else []),
             *self._channel_rows(),
+            *(
+                [("web page", f"{self.web_link} (once, within 15 minutes)")]
+                if self.web_link
+                else []
+            ),
             *zip(("try next", *[""] * len(TRY_NEXT)), self._suggested_commands(), strict=False),
         ]
 

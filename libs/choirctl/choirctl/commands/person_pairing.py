@@ -1,0 +1,103 @@
+"""Commands `choirctl person pair|unpair`."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.table import Table
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.operator import Page
+from choir_common.wire.pairing import DecidePairing, PairingView
+from choirctl.api.control import connect, parse_response
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.output.printing import print_json, print_rows, stderr_console, table
+
+PATH = "/v1/people/pairings"
+NOBODY = "Nobody waits for a decision."
+
+
+def pair(
+    ctx: typer.Context,
+    code: Annotated[
+        str | None, typer.Argument(metavar="[CODE]", help="Allow the user with this code to talk.")
+    ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the users who wait; also without a code.")
+    ] = False,
+    deny: Annotated[
+        str | None,
+        typer.Option(metavar="CODE", help="Refuse the user with this code.", show_default=False),
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Allow or refuse an unknown user, or list those who wait.
+
+    Gateways with `pairing` in config.json give unknown users a code, which is valid for one hour. Names are
+    chosen by the users themselves and prove nothing.
+    """
+    if (code is not None) + (deny is not None) + list_ > 1:
+        raise InvalidRequest("Say one of CODE, --deny CODE and --list.")
+    place, decided = find_target(ctx, home, url), code or deny
+    if decided is None:
+        waiting = asyncio.run(_list(place))
+        if as_json:
+            print_json(waiting)
+        else:
+            print_rows(_rows(waiting), NOBODY)
+        return
+    view = asyncio.run(_decide(place, DecidePairing(code=decided, allow=deny is None)))
+    if as_json:
+        print_json(view)
+        return
+    done = (
+        f"{view.dm} can talk with {view.agent} as a {view.role}."
+        if deny is None
+        else f"Refused: user {view.user} of {view.gateway}."
+    )
+    stderr_console().print(done, markup=False)
+
+
+def unpair(
+    ctx: typer.Context,
+    dm: Annotated[
+        str,
+        typer.Argument(metavar="CONVERSATION", help="As `choirctl person list` shows it."),
+    ],
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take the conversation of a paired user back. What was said is kept; `person erase` erases it."""
+    asyncio.run(_unpair(find_target(ctx, home, url), dm))
+    if as_json:
+        print_json({"dm": dm})
+    else:
+        stderr_console().print(f"{dm} has no conversation any more.", markup=False)
+
+
+def _rows(waiting: Sequence[PairingView]) -> Table:
+    rows = table("CODE", "GATEWAY", "USER", "NAME (UNPROVEN)", "AGENT", "ROLE", "UNTIL")
+    for it in waiting:
+        until = it.expires_at.astimezone().strftime("%H:%M")
+        rows.add_row(it.code, it.gateway, it.user, it.user_name or "-", it.agent, it.role, until)
+    return rows
+
+
+async def _list(place: Target) -> list[PairingView]:
+    async with connect(place) as api:
+        return parse_response(await api.send("GET", PATH), Page[PairingView]).items
+
+
+async def _decide(place: Target, body: DecidePairing) -> PairingView:
+    async with connect(place) as api:
+        return parse_response(await api.send("POST", PATH, body=body), PairingView)
+
+
+async def _unpair(place: Target, dm: str) -> None:
+    async with connect(place) as api:
+        await api.send("DELETE", f"{PATH}/{quote(dm, safe='')}")

@@ -1,0 +1,79 @@
+"""Commands `choirctl trigger list|deliveries`."""
+
+import asyncio
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.markup import escape
+
+from choir_common.wire.operator import Page
+from choir_common.wire.triggers import TriggerView
+from choirctl.api.control import connect, parse_response
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.app import add_group
+from choirctl.commands.hook import Limit, print_deliveries, read_deliveries
+from choirctl.output.printing import print_json, print_rows, table
+
+PATH = "/v1/triggers"
+NOTHING = (
+    "No watched folders and no mail triggers; docs/hooks.md shows how to add one to config.json."
+)
+TriggerName = Annotated[
+    str, typer.Argument(metavar="TRIGGER", help="A name in `triggers` of config.json.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(app, "trigger", ("list", list_triggers), ("deliveries", list_trigger_deliveries))
+
+
+def list_triggers(
+    ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """List the folders and mail that start work, with their state."""
+    views = asyncio.run(_list(find_target(ctx, home, url)))
+    if as_json:
+        print_json(views)
+        return
+    rows = table("TRIGGER", "AGENT", "KIND", "WAITING", "RUNNING", "REFUSED", "SOURCE", "NOTE")
+    for view in views:
+        refusal = f"last refusal: {view.last_refusal}" if view.last_refusal else ""
+        rows.add_row(
+            escape(view.name),
+            view.agent_id,
+            view.kind,
+            str(view.waiting),
+            str(view.running),
+            str(view.refused),
+            escape(_source(view)),
+            escape(view.note or refusal),
+        )
+    print_rows(rows, NOTHING)
+
+
+def list_trigger_deliveries(
+    ctx: typer.Context,
+    trigger: TriggerName,
+    limit: Limit = 20,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what was given to the agent, the newest first."""
+    path = f"{PATH}/{quote(trigger, safe='')}"
+    views = asyncio.run(read_deliveries(find_target(ctx, home, url), path, limit))
+    print_deliveries(views, as_json=as_json)
+
+
+def _source(view: TriggerView) -> str:
+    if view.gateway is None:
+        return view.folder
+    subject = f", subject {view.subject!r}" if view.subject else ""
+    return f"{view.gateway}: mail from {', '.join(view.patterns)}{subject}"
+
+
+async def _list(place: Target) -> list[TriggerView]:
+    async with connect(place) as api:
+        return parse_response(await api.send("GET", PATH), Page[TriggerView]).items

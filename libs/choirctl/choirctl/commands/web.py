@@ -1,0 +1,126 @@
+"""Commands `choirctl web`, `choirctl web link|sessions|revoke`."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from choir_common.wire.web import WebLinkView, WebSessionView
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.web import create_web_link, list_web_sessions, revoke_web_session
+from choirctl.app import add_group
+from choirctl.output.printing import (
+    print_json,
+    print_rows,
+    stderr_console,
+    stdout_console,
+    table,
+)
+
+NO_SESSIONS = "No browser is signed in; `choirctl web` prints a link."
+Person = Annotated[
+    str | None,
+    typer.Option(help="A person in `people` of config.json, for the own conversations only."),
+]
+BrowserId = Annotated[
+    str, typer.Argument(metavar="ID", help="As `choirctl web sessions` shows it.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group; its name alone prints a link."""
+    add_group(
+        app,
+        "web",
+        ("link", print_link),
+        ("sessions", list_sessions),
+        ("revoke", revoke),
+        alone=print_link_alone,
+    )
+
+
+def print_link_alone(
+    ctx: typer.Context,
+    person: Person = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a one-time link to the web page."""
+    if ctx.invoked_subcommand is None:
+        print_link(ctx, person, home, url, as_json)
+
+
+def print_link(
+    ctx: typer.Context,
+    person: Person = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a one-time link to the web page.
+
+    It opens one browser within 15 minutes. Without --person the browser has all rights of the operator.
+    """
+    view = asyncio.run(_create_link(find_target(ctx, home, url), person))
+    if as_json:
+        print_json(view)
+        return
+    stdout_console().print(view.url, markup=False, soft_wrap=True)
+    whose = f"{view.person}'s conversations" if view.person else "everything, as the operator"
+    stderr_console().print(
+        f"It works once, until {view.expires_at.astimezone():%H:%M}, for {whose}.", markup=False
+    )
+
+
+def list_sessions(
+    ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """List the browsers that are signed in to the web page."""
+    views = asyncio.run(_list(find_target(ctx, home, url)))
+    if as_json:
+        print_json(views)
+        return
+    rows = table("ID", "PERSON", "LAST USED", "SIGNED IN", "EXPIRES", "BROWSER")
+    for view in views:
+        rows.add_row(
+            view.web_session_id,
+            escape(view.person or "operator"),
+            f"{view.last_used_at.astimezone():%Y-%m-%d %H:%M}",
+            f"{view.created_at.astimezone():%Y-%m-%d %H:%M}",
+            f"{view.expires_at.astimezone():%Y-%m-%d}",
+            escape(view.user_agent),
+        )
+    print_rows(rows, NO_SESSIONS)
+
+
+def revoke(
+    ctx: typer.Context,
+    browser: BrowserId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sign a browser out of the web page."""
+    asyncio.run(_revoke(find_target(ctx, home, url), browser))
+    if as_json:
+        print_json({"revoked": browser})
+    else:
+        stderr_console().print("The browser is signed out.")
+
+
+async def _create_link(place: Target, person: str | None) -> WebLinkView:
+    async with connect(place) as api:
+        return await create_web_link(api, person)
+
+
+async def _list(place: Target) -> list[WebSessionView]:
+    async with connect(place) as api:
+        return await list_web_sessions(api)
+
+
+async def _revoke(place: Target, web_session_id: str) -> None:
+    async with connect(place) as api:
+        await revoke_web_session(api, web_session_id)
