@@ -20,6 +20,7 @@ from choir_common.errors import Unavailable
 from choir_common.http.client import make_client
 from tests.bench.baseline import BaselineAgent
 from tests.bench.browsing import measure_browsing
+from tests.bench.conversations import many_conversations_config, measure_conversations
 from tests.bench.edge_latency import MODEL_MS, measure_busy_edge, unlimited_budgets_config
 from tests.bench.egress import measure_egress
 from tests.bench.figures import BenchResults
@@ -130,6 +131,9 @@ def show(results: BenchResults) -> None:
     for pace, busy in results.busy_edge.items():
         title = f"edge lane, 4 core jobs at work ({pace} a step) and 1 hanging"
         singles.append((title, asdict(busy)))
+    if results.busy_conversations is not None:
+        title = "one conversation, 20 others of its agent at work (bar: ratio 1.5)"
+        singles.append((title, asdict(results.busy_conversations)))
     for runtime, figures in results.calls.items():
         singles.append((f"`true` as a tool call and launched plainly, {runtime}", figures))
     if results.long_session is not None:
@@ -180,6 +184,8 @@ def main() -> None:
         for model_ms in MODEL_MS:
             figures = asyncio.run(measure_busy_edge(stack, model_ms))
             results.busy_edge[f"{model_ms} ms"] = figures
+    with running_stack(prepare=many_conversations_config, like_user=True) as stack:
+        results.busy_conversations = asyncio.run(measure_conversations(stack))
     with running_stack(prepare=uncompacted_config, like_user=True) as stack:
         results.prefix_share["never compacted"] = asyncio.run(talk_and_measure(stack))
     with running_stack(prepare=compacting_config, like_user=True) as stack:

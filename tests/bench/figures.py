@@ -96,7 +96,7 @@ def first_token_figures(
 
 @dataclass(frozen=True, slots=True)
 class BusyEdgeFigures:
-    """Answer times of the edge lane with and without working core jobs, in milliseconds."""
+    """Answer times of an edge lane, alone and beside other work of its agent, in milliseconds."""
 
     idle_p50_ms: float
     idle_p95_ms: float
@@ -106,7 +106,7 @@ class BusyEdgeFigures:
     ratio_p95: float
     turns: int
     job_steps: int
-    """Model calls made by the jobs during the measurement."""
+    """Model calls made by the jobs, or in the other conversations, during the measurement."""
 
 
 def busy_figures(
@@ -209,6 +209,8 @@ class BenchResults:
     turns: dict[str, TurnFigures] = field(default_factory=dict)
     busy_edge: dict[str, BusyEdgeFigures] = field(default_factory=dict)
     """Keyed by the time that the core jobs' model takes per step."""
+    busy_conversations: BusyEdgeFigures | None = None
+    """Beside 20 busy conversations."""
     long_session: LongSessionFigures | None = None
     prefix_share: dict[str, dict[str, float]] = field(default_factory=dict)
     """Keyed by how often the window was compacted, then by lane."""

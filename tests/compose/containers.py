@@ -103,7 +103,7 @@ class ComposeStack(EmbeddedStack):
 
 def docker(*args: str) -> str:
     """Run docker; return what it printed."""
-    done = subprocess.run(["docker", *args], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["docker", *args], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

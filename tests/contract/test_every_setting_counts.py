@@ -38,7 +38,8 @@ READ = {
     "agents.*.recall": f"{CONTROL}/log/leases/dm_memory.py",
     "agents.*.streaming": f"{CONTROL}/configuration/current.py",
     "agents.*.timezone": f"{CONTROL}/configuration/current.py",
-    "agents.*.conversations": f"{CONTROL}/configuration/validation.py",
+    "agents.*.conversations": f"{CONTROL}/agents/sessions/conversation_reconciler.py",
+    "agents.*.memory_between_people": f"{CONTROL}/configuration/memory_readers.py",
     "agents.*.restart": f"{CONTROL}/agents/sessions/crash_handling.py",
     **{
         f"agents.*.retention.{name}": f"{MEMORY}/summaries/retention_cutoffs.py"
@@ -53,6 +54,34 @@ READ = {
     "agents.*.reminders.scopes": f"{AGENT}/lanes/reminder_lookup.py",
     "agents.*.reminders.tags": f"{AGENT}/lanes/reminder_lookup.py",
     "agents.*.retention.log": f"{CONTROL}/log/retention/job.py",
+    **{
+        f"hooks.*.{name}": f"{CONTROL}/conversations/triggers/hooks.py"
+        for name in ("secret", "template", "per_minute", "max_kb", "repeat_window_s", "kind")
+    },
+    **{
+        f"hooks.*.{name}": f"{CONTROL}/conversations/triggers/signatures.py"
+        for name in ("signature", "header", "timestamp_header")
+    },
+    **{
+        f"{section}.*.{name}": f"{CONTROL}/conversations/triggers/records.py"
+        for section in ("hooks", "triggers")
+        for name in ("agent", "dm")
+    },
+    **{
+        f"triggers.*.{name}": f"{CONTROL}/conversations/triggers/folders.py"
+        for name in ("folder", "patterns", "settle_s", "per_minute")
+    },
+    "triggers.*.template": f"{COMMON}/wire/trigger_config.py",
+    "triggers.*.kind": f"{CONTROL}/conversations/triggers/records.py",
+    "triggers.*.mail.from": f"{CONTROL}/conversations/triggers/mail_rules.py senders",
+    **{
+        f"triggers.*.mail.{name}": f"{CONTROL}/conversations/triggers/mail_rules.py"
+        for name in ("gateway", "subject", "require_authenticated")
+    },
+    "agents.*.wake_ups.every": f"{CONTROL}/conversations/schedules/wake_up_planner.py",
+    "agents.*.wake_ups.quiet_hours": f"{CONTROL}/conversations/schedules/wake_up_rules.py",
+    "agents.*.wake_ups.max_per_day": f"{CONTROL}/conversations/schedules/wake_up_rules.py",
+    "agents.*.wake_ups.model": f"{CONTROL}/configuration/current.py",
     "policy": f"{CONTROL}/configuration/current.py",
     "known_hosts": f"{CONTROL}/configuration/servers.py",
     **{
@@ -113,14 +142,47 @@ READ = {
     "models.*.max_completion_tokens": f"{MODELS}/completion_limits.py",
     "gateways.*.type": f"{GATEWAY}/channel_registry.py",
     "gateways.*.secret": f"{GATEWAY}/channel_registry.py",
+    "gateways.*.app_secret": f"{GATEWAY}/channel_registry.py",
     "gateways.*.api_url": f"{GATEWAY}/channels/telegram/channel.py",
     "gateways.*.webhook.url": f"{GATEWAY}/channels/telegram/channel.py",
     "gateways.*.acknowledgement": f"{GATEWAY}/channels/telegram/channel.py",
     "gateways.*.webhook.secret": f"{GATEWAY}/channel_registry.py",
+    **{
+        f"gateways.*.email.{name}": f"{GATEWAY}/channels/email/account.py"
+        for name in (
+            *("smtp_host", "smtp_port", "smtp_security", "imap_host", "imap_port"),
+            *("imap_security", "address"),
+        )
+    },
+    **{
+        f"gateways.*.pairing.{name}": f"{CONTROL}/conversations/pairing/service.py"
+        for name in ("agent", "role")
+    },
+    "gateways.*.email.authserv_id": f"{GATEWAY}/channels/email/mail_policy.py",
+    "gateways.*.email.sender_check": f"{GATEWAY}/channels/email/mail_policy.py",
+    "gateways.*.email.folder": f"{GATEWAY}/channels/email/mailbox_watcher.py",
+    "gateways.*.email.move_to": f"{GATEWAY}/channels/email/mailbox_watcher.py",
+    "gateways.*.email.mails_per_hour": f"{GATEWAY}/channels/email/parts.py",
+    **{
+        f"gateways.*.whatsapp.{name}": f"{GATEWAY}/channel_registry.py"
+        for name in ("app_secret", "verify_secret")
+    },
+    "gateways.*.whatsapp.phone_number_id": f"{GATEWAY}/channels/whatsapp/factory.py",
+    "gateways.*.signal.number": f"{GATEWAY}/channels/signal/channel.py",
+    "gateways.*.signal.expiring_messages": f"{GATEWAY}/channels/signal/channel.py",
     "dms.*.gateway": f"{CONTROL}/configuration/current.py",
     "dms.*.timezone": f"{CONTROL}/configuration/current.py",
-    "dms.*.user_id": f"{GATEWAY}/channel_registry.py",
-    "dms.*.admin": f"{CONTROL}/conversations/commands/handler.py",
+    "dms.*.user_id": f"{GATEWAY}/channels/interface.py",
+    "dms.*.admin": f"{CONTROL}/configuration/people.py",
+    "dms.*.chat_id": f"{GATEWAY}/channels/interface.py",
+    "dms.*.topic": f"{GATEWAY}/channels/interface.py",
+    "dms.*.answers": f"{GATEWAY}/channels/telegram/group_messages.py",
+    "people.*.role": f"{CONTROL}/configuration/people.py",
+    "people.*.timezone": f"{CONTROL}/configuration/people.py",
+    "people.*.language": f"{CONTROL}/configuration/people.py",
+    "people.*.identities": f"{CONTROL}/configuration/people.py",
+    "people.*.identities[].gateway": f"{CONTROL}/configuration/people.py",
+    "people.*.identities[].user": f"{CONTROL}/configuration/people.py",
     "global_repo.url": f"{CONTROL}/images/repositories/source.py",
     "global_repo.ref": f"{CONTROL}/images/repositories/source.py",
     "global_repo.git_identity": f"{CONTROL}/images/repositories/source.py",

@@ -15,6 +15,7 @@ from choir_common.wire.events import (
     MemoryCompacted,
     ReferenceSummary,
     RemindersAdded,
+    Reply,
     SessionStarted,
     ToolResultCommitted,
     UserMessageStarted,
@@ -22,6 +23,7 @@ from choir_common.wire.events import (
 from choir_common.wire.memory_recall import Reminder
 from choir_common.wire.provenance import LaneTaint, Origin, ResultProvenance, SessionTaint
 from choir_common.wire.schedules import WakeUp
+from choir_common.wire.speakers import MessageSpeaker
 from choir_common.wire.speech import Transcription
 from choir_memory.sessions.lane_trust import LaneTrust
 
@@ -38,6 +40,14 @@ LANE_TAINTS = st.builds(
 )
 PROVENANCE = st.builds(ResultProvenance, outside=st.lists(ORIGINS, max_size=2).map(tuple))
 FILE = ReceivedFile(name="a.pdf", kind="document", mime="application/pdf", size=1, path="a.pdf")
+SPEAKERS = st.sampled_from(
+    [
+        None,
+        MessageSpeaker(),
+        MessageSpeaker(display_name="x"),
+        MessageSpeaker(name="a", role="owner"),
+    ]
+)
 VOICE = FILE.model_copy(update={"transcription": Transcription()})
 
 
@@ -65,7 +75,15 @@ MESSAGES = st.builds(
     dm=st.just("d"),
     text=st.just("x"),
     attachments=st.sampled_from([(), (FILE,), (VOICE,)]),
-    wake_up=st.none() | st.builds(WakeUp, schedule_id=st.just(7), by_agent=st.booleans()),
+    speaker=SPEAKERS,
+    wake_up=st.none()
+    | st.builds(
+        WakeUp,
+        schedule_id=st.just(7),
+        summary=st.just(""),
+        by_agent=st.booleans(),
+        outside=st.sampled_from(["", "webhook ci"]),
+    ),
 )
 EVENTS: st.SearchStrategy[EventPayload] = st.one_of(
     RESULTS,
@@ -107,6 +125,15 @@ EVENTS: st.SearchStrategy[EventPayload] = st.one_of(
         turn_id=st.just("t"),
         text=st.just("x"),
         by=st.sampled_from(["user", "edge"]),
+        speaker=SPEAKERS,
+    ),
+    st.builds(
+        Reply,
+        turn_id=st.none(),
+        dm=st.just("d"),
+        text=st.just("x"),
+        kind=st.just("message"),
+        from_lane=st.just("") | LANES,
     ),
 )
 

@@ -43,7 +43,7 @@ RUNTIME_FILES = frozenset(
     }
 )
 
-EXAMPLE = "slack"  # the channel that docs/development/add-a-channel.md adds
+EXAMPLE = "threema"  # the channel that docs/development/add-a-channel.md adds
 
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

@@ -37,7 +37,7 @@ from tests.support.sessions import LogBuilder, conversation_log
 __all__ = ["dsn", "postgres", "witness"]
 
 # all of them take minutes: `make nightly` does them, else each of so many
-EVERY = 1 if os.environ.get("CHOIR_TEST_EVERY_CUT") == "1" else 57
+EVERY = 1 if os.environ.get("CHOIR_TEST_EVERY_CUT") == "1" else 131
 CONTROL = ("/archiving/archiver.py", "/archiving/store.py")
 MEMORY = ("/sessions/archive.py", "/sessions/promotion.py", "/sessions/store.py")
 CONFIG = Config.model_validate_json(

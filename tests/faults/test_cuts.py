@@ -50,6 +50,13 @@ class NoImages:
         return ()
 
 
+class NoConversations:
+    """Binds no sessions: none runs."""
+
+    async def apply(self) -> None:
+        """Do nothing."""
+
+
 class NoAgents:
     """No agent runs that a change would concern."""
 
@@ -184,6 +191,7 @@ class Home:
                 outdated_images=NoImages(),  # type: ignore[arg-type]
                 version_tracker=NoAgents(),  # type: ignore[arg-type]
                 sockets=sockets,
+                conversations=NoConversations(),  # type: ignore[arg-type]
             )
         finally:
             sockets.close()

@@ -34,6 +34,7 @@ def home(tmp_path: Path, client: Any) -> Iterator[Path]:
             client.images.remove(image.id, force=True)
 
 
+@pytest.mark.nightly
 def test_a_docker_build_that_is_cut_leaves_the_old_image_or_the_new_one(
     tmp_path: Path, home: Path, client: Any
 ) -> None:

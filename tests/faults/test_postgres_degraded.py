@@ -212,7 +212,9 @@ async def test_a_slow_database_delays_and_a_silent_one_is_named() -> None:
         # clients get the reason long before the statement's own deadline
         refused = await world.get("/v1/agents", timeout=60)
         assert refused.status_code == 503 and refused.headers["retry-after"]
-        assert "Postgres hangs" in refused.json()["detail"]
+        # which of the two depends on whether others hold all connections by then
+        detail = refused.json()["detail"]
+        assert "Postgres hangs" in detail or "no connection was free" in detail
         # a half-open connection ends with a reset: the outcome is unknown, and sent again
         proxy.break_connections()
         assert await asyncio.wait_for(waiting, 60) == 503

@@ -86,7 +86,8 @@ def check_that_it_was_a_year(dump: Dump, answers: Sequence[Answer]) -> None:
     assert sum(1 for answer in answers if answer.scores) > len(answers) // 2
 
 
-@pytest.mark.timeout(0 if WHOLE_YEAR else 300)
+@pytest.mark.nightly
+@pytest.mark.timeout(0 if WHOLE_YEAR else 600)
 async def test_a_year_with_crashes_leaves_the_memory_of_an_undisturbed_one() -> None:
     steps = make_steps()
     kills = plan_kills(steps)

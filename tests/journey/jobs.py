@@ -41,7 +41,7 @@ class Talk:
         await self._say(text)
         return await self.hears(words)
 
-    async def hears(self, words: str, timeout_s: float = 120) -> str:
+    async def hears(self, words: str, timeout_s: float = 300) -> str:
         """Return the next message that holds `words`; others wait for their turn."""
         async with asyncio.timeout(timeout_s):
             while True:

@@ -68,6 +68,7 @@ async def test_over_the_socket_and_a_flipped_bit_is_found(stack: EmbeddedStack, 
 
 
 @needs_chromium
+@pytest.mark.nightly
 async def test_over_http_with_the_operator_token(stack: EmbeddedStack, page: str) -> None:
     async with console_user(stack.url, token=stack.secret("operator-token")) as user:
         await hold_conversation(stack, user.asks, page)

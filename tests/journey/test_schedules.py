@@ -11,7 +11,7 @@ import orjson
 from choir_common.wire.messages import OutboundMessage
 from tests.support.stack import ConsoleUser, console_user, running_stack_in_thread
 
-WITHIN_S = 120
+WITHIN_S = 300
 
 
 def calls(name: str, **arguments: Any) -> dict[str, Any]:

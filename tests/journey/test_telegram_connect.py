@@ -20,7 +20,7 @@ from tests.support.stack import EmbeddedStack, running_stack_in_thread
 
 TOKEN = "123456:token-from_BotFather"
 ADA, STRANGER = 4711, 666
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 @pytest_asyncio.fixture
@@ -125,11 +125,13 @@ async def test_ctrl_c_leaves_nothing_behind(stack: EmbeddedStack, telegram: Fake
     assert process.stdin is not None
     process.stdin.write(TOKEN.encode())
     process.stdin.close()
+    assert process.stderr is not None
     code = await code_of(stack)
+    async with asyncio.timeout(PATIENCE_S):
+        assert f"Write {code} to @bot_123456" in (await process.stderr.readline()).decode()
     process.send_signal(signal.SIGINT)
     _, shown = await process.communicate()
     assert process.returncode == 130
-    assert f"Write {code} to @bot_123456" in shown.decode()
     assert "Cancelled; nothing was changed." in shown.decode()
     await telegram.user(ADA, TOKEN).send(code)
     assert [attempt["state"] for attempt in await connections(stack)] == ["failed"]

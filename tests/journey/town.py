@@ -23,7 +23,7 @@ SCORE = Path(__file__).parent / "scores" / "town.json"
 LOBBY, ANNEX = "111:token-of-the-lobby", "222:token-of-the-annex"
 ADA, BEN, CLEO = 7, 8, 9
 OGG = make_speech("Good morning.", size=50_000)
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 EVERYTHING = "\n\n".join(
     f"Chapter {chapter}.\n" + " ".join(f"word-{chapter}-{word}" for word in range(150))
     for chapter in range(12)

@@ -1,5 +1,7 @@
 """Server that loads choirctl once and runs each command in a fork; started by `preloaded_choirctl`.
 
+With `--services` it has the services' modules, too, and runs `-m MODULE` as a service.
+
 Each request is one byte on the control socket with four file descriptors: a connection, and the command's
 standard input, output and error. The fork reads what to run from the connection. The server answers there
 with the fork's process id at once, and with its exit code in the end. It ends with the control socket.
@@ -22,8 +24,9 @@ import choirctl.chat.terminal_chat  # loaded by `chat` only on a terminal
 import choirctl.output.failures  # noqa: F401 - loaded by `main` only when a command fails
 from choirctl.__main__ import main
 from choirctl.app import COMMANDS, build_app
-from tests.support.forked_services import fork_services
+from tests.support.forked_services import ServiceStart, fork_services, run_service
 from tests.support.preloaded_choirctl import SERVICES_TOO
+from tests.support.wire_models import build_wire_models
 
 DESCRIPTORS = 4
 
@@ -34,6 +37,7 @@ def serve(control: socket.socket) -> None:
     No thread is started here: it would not survive a fork.
     """
     build_app({entry.name for entry in COMMANDS})
+    build_wire_models()
     gc.collect()
     gc.freeze()
     wake, waker = socket.socketpair()
@@ -97,6 +101,8 @@ def _run_command(connection: socket.socket, streams: Sequence[int]) -> NoReturn:
     time.tzset()
     sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
+    if words[:1] == ["-m"]:
+        run_service(ServiceStart(words[1], tuple(words[2:])))
     sys.argv = ["choirctl", *words]
     sys.modules["__main__"].__package__ = None  # else click calls the program `python -m tests...`
     try:

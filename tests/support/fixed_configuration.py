@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from choir_common.wire.config import Config
+from choir_control.configuration.people import PersonRegistry
 
 
 @dataclass(frozen=True)
@@ -10,6 +11,11 @@ class FixedSnapshot:
     """The part of a snapshot that most readers use."""
 
     config: Config
+
+    @property
+    def people(self) -> PersonRegistry:
+        """Return who the users of conversations are; nobody is linked."""
+        return PersonRegistry(self.config, {})
 
 
 class FixedConfiguration:

@@ -106,7 +106,7 @@ def _fork_or_execute(
                 os.setsid()
             os.chdir(cwd or ".")
             _replace_environment(env)
-            _run(start)
+            run_service(start)
         finally:
             os._exit(255)
     return pid
@@ -135,7 +135,7 @@ def _replace_environment(env: Sequence[bytes] | None) -> None:
         time.tzset()
 
 
-def _run(start: ServiceStart) -> NoReturn:
+def run_service(start: ServiceStart) -> NoReturn:
     """Run a service as a new interpreter would; exit with its code."""
     asyncio.set_event_loop(None)
     asyncio._set_running_loop(None)
@@ -151,7 +151,7 @@ def _run(start: ServiceStart) -> NoReturn:
         if start.confinement:
             # What would execute a new interpreter runs the module here instead.
             unconfined = replace(start, parent=None, confinement=())
-            os.execv = lambda *_: _run(unconfined)  # type: ignore[assignment,return-value]
+            os.execv = lambda *_: run_service(unconfined)  # type: ignore[assignment,return-value]
             sys.modules[f"{start.module}.__main__"] = sys.modules["__main__"]
             command_line.main([*start.confinement, "--", sys.executable])
         runpy.run_module(start.module, run_name="__main__", alter_sys=True)

@@ -23,7 +23,7 @@ from choir_common.wire.rpc import HeartbeatRequest, HelloRequest
 from tests.support.bus import BUS_KEY
 from tests.support.service_process import running_bus_server, short_home
 
-START_WITHIN_S = 120
+START_WITHIN_S = 300
 MB = 1024 * 1024
 
 

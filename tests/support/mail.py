@@ -9,6 +9,7 @@ import contextlib
 import grp
 import os
 import pwd
+import re
 import shutil
 import ssl
 import subprocess
@@ -21,6 +22,7 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Literal
 
+import psutil
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from tests.support.ports import free_port
@@ -30,6 +32,11 @@ PROGRAMS = "/usr/sbin:/usr/local/sbin:/usr/bin"
 USER = "main@choir.test"
 PASSWORD = "pass:word+/ü"
 Security = Literal["tls", "starttls", "none"]
+DataFault = Literal["busy", "limit", "drop before", "drop after"]
+DATA_RESPONSES: dict[DataFault, str] = {
+    "busy": "451 4.3.0 Try again later",
+    "limit": "450 4.7.1 Too many messages",
+}
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,8 @@ class SmtpHandler:
     """Accept the message, then close the connection without a response."""
     hang_after_data: bool = False
     """Accept the message and send no response until the client disconnects."""
+    faults: list[DataFault] = field(default_factory=list)
+    """What happens to the next messages, one each."""
     left: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the client disconnects while `hang_after_data` delays the response."""
 
@@ -81,9 +90,13 @@ class SmtpHandler:
         return answer
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        if self.data_answer.startswith("2"):
+        fault = self.faults.pop(0) if self.faults else None
+        if fault in DATA_RESPONSES:
+            return DATA_RESPONSES[fault]
+        if self.data_answer.startswith("2") and fault != "drop before":
             self.received.append(envelope)
-        if self.drop_after_data and isinstance(server.transport, asyncio.WriteTransport):
+        drops = self.drop_after_data or fault is not None
+        if drops and isinstance(server.transport, asyncio.WriteTransport):
             server.transport.abort()
         if self.hang_after_data:
             try:
@@ -216,6 +229,7 @@ class ImapServer:
     imaps_port: int
     mail: Path
     log: Path
+    pid: int = 0
     delivered: int = 0
 
     def deliver(self, message: EmailMessage | bytes) -> None:
@@ -226,18 +240,45 @@ class ImapServer:
         (self.mail / "tmp" / name).write_bytes(content)
         (self.mail / "tmp" / name).rename(self.mail / "new" / name)
 
+    def disconnect(self) -> None:
+        """End the connections of all clients that have logged in."""
+        for child in psutil.Process(self.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if child.name() == "imap":
+                    child.kill()
+
+    def renumber(self) -> None:
+        """Let the server assign new UIDs, as after the restoration of a mailbox."""
+        listing = self.mail / "dovecot-uidlist"
+        header = listing.read_text().split("\n")[0]
+        validity = int(re.findall(r"V(\d+)", header)[0])
+        guid = re.findall(r"G[0-9a-f]+", header)[0]
+        listing.write_text(f"3 V{validity + 1} N1 {guid}\n")
+        for path in self.mail.glob("dovecot.index*"):
+            path.unlink()
+
     def flags(self) -> list[str]:
         """Return the flags of each message, in order of arrival; `S` means seen."""
         names = [path.name for folder in ("new", "cur") for path in (self.mail / folder).iterdir()]
         return [name.partition(":2,")[2] for name in sorted(names)]
 
 
+def _dovecot_version() -> str:
+    program = shutil.which("dovecot", path=PROGRAMS) or "dovecot"
+    output = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
+    return ".".join(output.stdout.split()[0].split("-")[0].split(".")[:2])
+
+
+def _without_idle() -> str:
+    """Return the setting of a server that does not offer IDLE."""
+    if _dovecot_version() == "2.3":
+        return "imap_capability = IMAP4rev1 LITERAL+ UIDPLUS MOVE\n"
+    return "imap_capability {\n  IDLE = no\n}\n"
+
+
 def _config_template() -> str:
     """Return the configuration template for the installed version of dovecot."""
-    program = shutil.which("dovecot", path=PROGRAMS) or "dovecot"
-    said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
-    version = ".".join(said.stdout.split()[0].split("-")[0].split(".")[:2])
-    if version == "2.3":
+    if _dovecot_version() == "2.3":
         return DOVECOT_CONF + DOVECOT_23
     # 2.4 requires its version settings first
     dialect = "dovecot_config_version = 2.4.0\ndovecot_storage_version = 2.4.0\n"
@@ -281,7 +322,7 @@ def _write_conf(root: Path, certificate: Certificate, server: ImapServer, open_l
 
 @contextlib.asynccontextmanager
 async def running_imap(
-    certificate: Certificate, *, open_login: bool = False
+    certificate: Certificate, *, open_login: bool = False, can_idle: bool = True
 ) -> AsyncIterator[ImapServer]:
     """Run a private dovecot as a child process while the block runs."""
     # a short path: a socket path has 107 bytes at most; readable: dovecot's processes run as other users
@@ -289,9 +330,13 @@ async def running_imap(
     root.chmod(0o755)
     server = ImapServer(free_port(), free_port(), root / "mail", root / "dovecot.log")
     conf = _write_conf(root, certificate, server, open_login)
+    if not can_idle:
+        with conf.open("a") as file:
+            file.write(_without_idle())
     program = shutil.which("dovecot", path=PROGRAMS)
     assert program, dovecot_missing()
     process = await asyncio.create_subprocess_exec(program, "-F", "-c", str(conf))
+    server.pid = process.pid
     try:
         await _answering(server.imap_port, process, server.log)
         yield server

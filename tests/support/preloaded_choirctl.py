@@ -26,12 +26,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO
 
-from tests.support.shared_postgres import no_subreaper
+from tests.support.detached_server import no_subreaper
 
 CHOIRCTL = Path(sys.executable).parent / "choirctl"
 ROOT = Path(__file__).parents[2]
 SERVER, SERVICES_TOO = "tests.support.choirctl_server", "--services"
-WITHIN_S = 120.0
+WITHIN_S = 300.0
 COLUMNS, ROWS = 120, 50
 
 
@@ -193,7 +193,7 @@ def stop_servers() -> None:
 
 def _start(words: tuple[str, ...], env: Mapping[str, str], *streams: int) -> ForkedCommand:
     ours, theirs = socket.socketpair()
-    server = _server_with_services if "up" in words else _server
+    server = _server_with_services if {"up", "-m"} & set(words) else _server
     with theirs:
         server.hand_over(theirs.fileno(), *streams)
     ours.sendall(json.dumps([words, dict(env), str(Path.cwd())]).encode() + b"\n")
@@ -203,6 +203,12 @@ def _start(words: tuple[str, ...], env: Mapping[str, str], *streams: int) -> For
 def start_on_terminal(words: tuple[str, ...], env: Mapping[str, str], inside: int) -> ForkedCommand:
     """Start a command whose standard streams are the terminal `inside`; `env` is its whole environment."""
     return _start(words, env, inside, inside, inside)
+
+
+def start_service(module: str, env: Mapping[str, str], log: int) -> ForkedCommand:
+    """Start a service that writes to the descriptor `log`; `env` is its whole environment."""
+    with Path(os.devnull).open("rb") as nothing:
+        return _start(("-m", module), env, nothing.fileno(), log, log)
 
 
 def _content(file: IO[bytes]) -> str:

@@ -12,6 +12,7 @@ from choir_common.postgres.pool import Database
 from choir_control.conversations.schedules.run_store import RunStore
 from choir_control.conversations.schedules.runner import ScheduleRunner
 from choir_control.conversations.schedules.starter import RunStarter
+from choir_control.conversations.schedules.wake_up_rules import WakeUpRules, WakeUpStore
 from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 
@@ -66,6 +67,7 @@ def make_runner(database: Database, clock: FastClock) -> ScheduleRunner:
         outbox=NoDelivery(),
         notifier=Notifier(),
         signal_locks=SignalLocks(),
+        wake_ups=WakeUpRules(WakeUpStore(database), OneConversation()),  # type: ignore[arg-type]
     )
     return ScheduleRunner(runs, starter=starter, clock=clock)
 

@@ -1,6 +1,8 @@
 """One of Choir's services as a real process for a test, with a real NATS server.
 
-Used by the service tests of gateway and browser; a test may kill and restart the process.
+Used by the service tests of gateway and browser; a test may kill and restart the process. It is a fork of a
+process that has the services' modules (`preloaded_choirctl`): an interpreter of its own takes two seconds of
+processor time to load them.
 """
 
 import asyncio
@@ -8,7 +10,7 @@ import contextlib
 import json
 import os
 import shutil
-import sys
+import signal
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ from choir_local.nats import EmbeddedNats
 from tests.support.bus import BUS_USERS, SERVICE_KEYS
 from tests.support.home import make_short_directory
 from tests.support.ports import free_port
+from tests.support.preloaded_choirctl import ForkedCommand, start_service
 
 
 @contextlib.asynccontextmanager
@@ -52,6 +55,29 @@ async def running_bus_server() -> AsyncIterator[EmbeddedNats]:
             await server.stop()
 
 
+class ForkedService:
+    """A service in a fork; has the methods of an asyncio Process that tests need."""
+
+    def __init__(self, command: ForkedCommand) -> None:
+        self._command = command
+        self.pid = command.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._command.poll()
+
+    def terminate(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    async def wait(self) -> int:
+        while (code := self._command.poll()) is None:
+            await asyncio.sleep(0.02)
+        return code
+
+
 @dataclass
 class ServiceProcess:
     """A process `python -m <module>` with its settings in the environment and its secrets in a file."""
@@ -62,7 +88,7 @@ class ServiceProcess:
     socket: Path
     env: dict[str, str] = field(default_factory=dict)
     secrets: JsonObject = field(default_factory=dict)
-    process: Process | None = None
+    process: Process | ForkedService | None = None
     address: str = ""
     """The address it listens on, if that is not its Unix socket."""
 
@@ -74,7 +100,7 @@ class ServiceProcess:
     def log(self) -> str:
         return (self.home / "log").read_text()
 
-    async def spawn(self) -> Process:
+    async def spawn(self) -> Process | ForkedService:
         """Start the process without waiting until it is ready."""
         secrets = self.home / "secrets.json"
         # the egress service is not on the bus
@@ -89,9 +115,7 @@ class ServiceProcess:
         }
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         with (self.home / "log").open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", self.module), env=kept | settings, stdout=log, stderr=log
-            )
+            self.process = ForkedService(start_service(self.module, kept | settings, log.fileno()))
         return self.process
 
     async def start(self) -> None:

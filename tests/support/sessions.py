@@ -1,12 +1,14 @@
 """Builder for session logs: hash-chained events as an agent would append them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from choir_common.eventlog.chain import LogHead, link_event
 from choir_common.wire.events import (
     CarriedEvent,
+    ConversationSummary,
     Event,
     EventPayload,
     Exposure,
@@ -71,9 +73,16 @@ class LogBuilder:
         summary = ReferenceSummary(summary="All of it.")
         self.add(MemoryCompacted(target="edge", through_rev=through, delta={}, summary=summary))
 
-    def stop(self, summary: str | None = None, topics: Sequence[tuple[str, str]] = ()) -> None:
+    def stop(
+        self,
+        summary: str | None = None,
+        topics: Sequence[tuple[str, str]] = (),
+        further: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         parts = tuple(SummaryTopic(title=title, text=text) for title, text in topics)
-        self.add(SessionStopped(reason="done", summary=summary, topics=parts), "session")
+        others = tuple(ConversationSummary(lane=lane, summary=it) for lane, it in further.items())
+        stopped = SessionStopped(reason="done", summary=summary, topics=parts, conversations=others)
+        self.add(stopped, "session")
 
     def user(self, text: str, turn: str = "t1") -> Event:
         return self.add(

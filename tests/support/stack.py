@@ -143,7 +143,7 @@ class ConsoleUser:
                 raise AssertionError("the message was not accepted in time")
             await asyncio.sleep(0.1)
 
-    async def wait_for_answer(self, inbox_id: str, timeout_s: float = 120) -> OutboundMessage:
+    async def wait_for_answer(self, inbox_id: str, timeout_s: float = 300) -> OutboundMessage:
         """Wait for the message that answers `inbox_id` and return it."""
         async with asyncio.timeout(timeout_s), self.arrived:
             while True:
@@ -152,7 +152,7 @@ class ConsoleUser:
                         return message
                 await self.arrived.wait()
 
-    async def asks(self, text: str, timeout_s: float = 120) -> str:
+    async def asks(self, text: str, timeout_s: float = 300) -> str:
         """Send a message and return the text of its answer."""
         return (await self.wait_for_answer(await self.says(text), timeout_s)).text
 

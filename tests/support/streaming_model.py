@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from choir_common.http.listen import bind_tcp, serve
 
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 

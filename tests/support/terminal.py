@@ -20,7 +20,7 @@ from tests.support.preloaded_choirctl import CHOIRCTL, ForkedCommand, start_on_t
 from tests.support.shell import ChoirctlRunner
 
 ROWS = 50
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 BLOCK = 65_536
 
 

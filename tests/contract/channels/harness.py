@@ -22,7 +22,7 @@ from choir_gateway.channels.interface import Channel, ConversationDirectory
 from choir_testing.fake_control_inbox import FakeControlClient
 from choir_testing.fake_outbox_files import FakeOutboxFiles
 
-WITHIN_S = 60.0
+WITHIN_S = 200.0
 USER, STRANGER = "7", "9"
 ALICE = DmBinding(name="alice", gateway="g", user_id=USER, admin=True)
 
@@ -47,10 +47,19 @@ class ChannelHarness(ABC):
 
     failures: ClassVar[frozenset[Failure]]
     """The failures that this messenger knows."""
+    user_id: ClassVar[str] = USER
+    """The known user, as this messenger names users."""
+    stranger_id: ClassVar[str] = STRANGER
+    """The unknown user."""
+    can_edit: ClassVar[bool] = True
+    """Whether messages can be edited; otherwise a correction is a new message."""
 
     def __init__(self, gateway: GatewayBinding) -> None:
-        self.gateway = gateway
-        table = ChannelTable(config_version=1, gateways=(gateway,), dms=(ALICE,))
+        # With pairing where it exists, so that the contract covers strangers in all of its tests.
+        pairing = gateway.channel.has_pairing
+        self.gateway = gateway = gateway.model_copy(update={"pairing": pairing})
+        alice = ALICE.model_copy(update={"user_id": self.user_id})
+        table = ChannelTable(config_version=1, gateways=(gateway,), dms=(alice,))
         self.control, self.files = FakeControlClient(table), FakeOutboxFiles()
         self.conversations = ConversationDirectory()
         self.conversations.replace(table.dms)
@@ -130,7 +139,7 @@ class ChannelHarness(ABC):
     async def deliver(self, message: OutboundMessage) -> DeliveryReceipt:
         """Deliver a message to the user, once."""
         self.control.outbox.append(message)
-        return await self.channel.deliver(message, USER)
+        return await self.channel.deliver(message, self.user_id)
 
     async def until_accepted(self, count: int) -> None:
         """Wait until control has stored so many messages."""

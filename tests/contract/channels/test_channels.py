@@ -14,13 +14,23 @@ from choir_common.wire.channel_types import CHANNEL_TYPES
 from choir_common.wire.messages import EditTarget, OutboundMessage
 from tests.contract.channels.console_harness import ConsoleHarness
 from tests.contract.channels.discord_harness import DiscordHarness
-from tests.contract.channels.harness import ChannelHarness, Failure
+from tests.contract.channels.email_harness import EmailHarness
+from tests.contract.channels.harness import ChannelHarness, Failure, until
+from tests.contract.channels.matrix_harness import MatrixHarness
+from tests.contract.channels.signal_harness import SignalHarness
+from tests.contract.channels.slack_harness import SlackHarness
 from tests.contract.channels.telegram_harness import TelegramHarness
 from tests.contract.channels.webhook_harness import WebhookHarness
+from tests.contract.channels.whatsapp_harness import WhatsAppHarness
 
 HARNESSES: dict[str, type[ChannelHarness]] = {
     "telegram": TelegramHarness,
     "discord": DiscordHarness,
+    "slack": SlackHarness,
+    "matrix": MatrixHarness,
+    "email": EmailHarness,
+    "whatsapp": WhatsAppHarness,
+    "signal": SignalHarness,
     "console": ConsoleHarness,
     "webhook": WebhookHarness,
 }
@@ -30,6 +40,8 @@ TEMPORARY_FAILURES = [
     for failure in sorted(it.failures - {"blocked"})
 ]
 WITH_BLOCKS = [name for name, it in HARNESSES.items() if "blocked" in it.failures]
+EDITING = [name for name, it in HARNESSES.items() if it.can_edit]
+NOT_EDITING = [name for name, it in HARNESSES.items() if not it.can_edit]
 YES, NO = Button(label="Approve", data="yes-1"), Button(label="Reject", data="no-1")
 
 
@@ -51,10 +63,19 @@ async def test_a_message_is_stored_under_its_conversation(harness: ChannelHarnes
     assert stored.message_id == message_id
 
 
-async def test_a_strangers_message_is_ignored(harness: ChannelHarness) -> None:
-    await harness.send_as_stranger("let me in")
+async def test_a_stranger_can_ask_once_for_a_conversation_and_is_not_read(
+    harness: ChannelHarness,
+) -> None:
+    for _ in range(2):
+        await harness.send_as_stranger("let me in")
     await harness.send("after it")
     await harness.until_accepted(1)
+    asked = [harness.stranger_id] if harness.gateway.channel.has_pairing else []
+
+    async def has_asked() -> bool:
+        return [it.user_id for it in harness.control.strangers] == asked
+
+    await until(has_asked)
     assert [it.text for it in harness.control.accepted] == ["after it"]
     assert await harness.shown() == []
 
@@ -75,8 +96,11 @@ async def test_a_repeated_update_has_the_same_id(harness: ChannelHarness) -> Non
     assert [it.text for it in harness.control.accepted] == ["once", "then"]
 
 
+@pytest.mark.parametrize("harness", EDITING, indirect=True)
 async def test_an_edit_refers_to_the_message_that_it_corrects(harness: ChannelHarness) -> None:
     message_id = await harness.send("teh")
+    # Before it is stored, a channel that reads its history may get the edited message alone.
+    await harness.until_accepted(1)
     await harness.edit(message_id, "the")
     await harness.until_accepted(2)
     edit = harness.control.accepted[1]
@@ -139,7 +163,7 @@ async def test_characters_with_a_meaning_elsewhere_arrive(
 
 
 async def test_an_agents_files_arrive_whole(harness: ChannelHarness) -> None:
-    files = {"a.txt": b"first", "b.bin": bytes(range(256)) * 100}
+    files = {"a.txt": b"first", "b.pdf": bytes(range(256)) * 100}
     receipt = await harness.deliver(harness.message("two files", files=files))
     assert receipt.status == "delivered"
     shown = await harness.until_shown(1)
@@ -167,10 +191,12 @@ async def test_a_press_of_a_button_reaches_control_with_its_data(harness: Channe
         while not harness.control.pressed:
             await asyncio.sleep(0.02)
     (press,) = harness.control.pressed
-    assert (press.gateway, press.user_id, press.chat_id) == ("g", "7", "7")
+    user_id = harness.user_id
+    assert (press.gateway, press.user_id, press.chat_id) == ("g", user_id, user_id)
     assert press.data == "yes-1"
 
 
+@pytest.mark.parametrize("harness", EDITING, indirect=True)
 async def test_an_edit_replaces_the_text_and_the_buttons(harness: ChannelHarness) -> None:
     receipt = await harness.deliver(harness.message("May I?", buttons=(YES, NO)))
     edits = EditTarget(outbox_id=1, message_id=receipt.message_id)
@@ -186,6 +212,21 @@ async def test_an_edit_replaces_the_text_and_the_buttons(harness: ChannelHarness
             await asyncio.sleep(0.02)
     (shown,) = await harness.shown()
     assert shown.buttons == ()
+
+
+@pytest.mark.parametrize("harness", NOT_EDITING, indirect=True)
+async def test_without_edits_a_correction_is_one_new_message(harness: ChannelHarness) -> None:
+    receipt = await harness.deliver(harness.message("May I?", buttons=(YES, NO)))
+    edits = EditTarget(outbox_id=1, message_id=receipt.message_id)
+    change = harness.message("Approved.", edits=edits)
+    for _ in range(2):
+        assert (await harness.deliver(change)).status == "delivered"
+    shown = await harness.until_shown(2)
+    assert [(it.text, it.buttons) for it in shown] == [
+        ("May I?", ("Approve", "Reject")),
+        ("Approved.", ()),
+    ]
+    assert shown[1].reply_to == receipt.message_id
 
 
 async def test_an_edit_of_a_message_without_a_known_id_is_sent_as_a_new_one(
@@ -208,7 +249,7 @@ async def test_an_answer_shows_which_message_it_answers(harness: ChannelHarness)
 async def test_every_activity_may_be_shown_at_any_time(harness: ChannelHarness) -> None:
     card = Card(card_id="c", text="step 1", done=False)
     for what in (Typing(), Draft(text="So f"), card, Idle(), Draft(text=""), Typing()):
-        harness.channel.show(DmActivity(dm="alice", gateway="g", what=what), "7")
+        harness.channel.show(DmActivity(dm="alice", gateway="g", what=what), harness.user_id)
         harness.channel.show(DmActivity(dm="alice", gateway="g", what=what), "not-a-number")
     await harness.deliver(harness.message("So far, so good."))
 
@@ -252,7 +293,7 @@ async def _deliver_until_done(harness: ChannelHarness, message: OutboundMessage)
             with contextlib.suppress(Unavailable):
                 try:
                     repeated = message.model_copy(update={"maybe_repeated": unknown})
-                    await harness.channel.deliver(repeated, "7")
+                    await harness.channel.deliver(repeated, harness.user_id)
                 except OutcomeUnknown:
                     unknown = True
                     raise

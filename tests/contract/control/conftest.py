@@ -2,10 +2,28 @@
 
 import pytest
 
-from tests.service.control.conftest import bus, database, dsn, nats, postgres, stopped, template
+from tests.service.control.conftest import (
+    bus,
+    database,
+    dsn,
+    nats_url,
+    postgres,
+    shared_nats_url,
+    stopped,
+    template,
+)
 from tests.service.control.world import World
 
-__all__ = ["bus", "database", "dsn", "nats", "postgres", "stopped", "template"]
+__all__ = [
+    "bus",
+    "database",
+    "dsn",
+    "nats_url",
+    "postgres",
+    "shared_nats_url",
+    "stopped",
+    "template",
+]
 
 DOORS: dict[str, dict[str, str]] = {
     "agent socket": {},

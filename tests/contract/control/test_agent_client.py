@@ -2,20 +2,31 @@
 
 import asyncio
 import datetime
-from contextlib import aclosing
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from choir_agent.control_client.control_client import ControlClient, follow_signals
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.control_client.signal_stream import SignalStream
 from choir_common.errors import Fenced, Unavailable
 from choir_common.http.client import make_client
 from choir_common.wire.rpc import AgentStartParameters, ConfigRequest, HelloRequest
+from choir_common.wire.signals import Signal
 from choir_control.agents.runtimes.port import LaunchSpec
 from choir_control.api.transports.authority import issue_certificate
 from choir_control.api.transports.own_files import CertificateFiles
 from tests.service.control.world import OPERATOR_TOKEN, World
+
+
+class Receiver:
+    """The signals of a stream."""
+
+    def __init__(self) -> None:
+        self.signals: asyncio.Queue[Signal] = asyncio.Queue()
+
+    def receive(self, signal: Signal) -> None:
+        self.signals.put_nowait(signal)
 
 
 @pytest.fixture(params=["agent socket", "http", "https"])
@@ -55,8 +66,11 @@ async def test_calls_signals_and_the_end_are_the_same(world: World) -> None:
         assert (await control.hello(hello_of(spec))).status == "fresh"
         assert (await control.fetch_config(ConfigRequest(current_config_version=0))).config
         accepted = await world.say("hello", "1")
-        async with asyncio.timeout(60), aclosing(follow_signals(control)) as signals:
-            signal = await anext(signals)
+        received = Receiver()
+        following = asyncio.create_task(SignalStream(control).follow(received))
+        async with asyncio.timeout(60):
+            signal = await received.signals.get()
+        following.cancel()
         assert signal.body.inbox_id == accepted.inbox_id  # type: ignore[union-attr]
     finally:
         await control.close()

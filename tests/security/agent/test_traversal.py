@@ -45,7 +45,7 @@ from tests.support.fake_web_services import KEY, fake_elevenlabs
 
 CANARY = "outside-canary"
 # Each writes to the disk and waits for it; `make nightly` goes on for longer.
-SWAPPED_WRITES = int(os.environ.get("CHOIR_TEST_SWAPPED_WRITES", "1000"))
+SWAPPED_WRITES = int(os.environ.get("CHOIR_TEST_SWAPPED_WRITES", "300"))
 UPS = ["../" * depth for depth in range(1, 9)]
 ESCAPES = [
     *[f"{up}outside/secret" for up in UPS],

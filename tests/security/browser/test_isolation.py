@@ -17,6 +17,7 @@ from choir_common.errors import ChoirError
 from tests.security.browser.hostile import SCRIPTS, WORDS
 from tests.security.browser.visiting import MakeRooms, browse
 from tests.security.browser.web import Answer, Site, html
+from tests.support.nightly import nightly_from
 
 # What works on while its agent is told nothing, and so takes the most from others.
 RUNAWAYS = ("endless script", "worker bomb", "fetch flood", "console flood", "alert loop")
@@ -54,7 +55,7 @@ async def read_some(rooms: BrowserContexts, url: str) -> list[float]:
     return taken
 
 
-@pytest.mark.parametrize("name", RUNAWAYS)
+@pytest.mark.parametrize("name", nightly_from(2, RUNAWAYS))
 async def test_an_agents_runaway_page_stops_no_other_agent(
     make_rooms: MakeRooms, site: Site, name: str
 ) -> None:

@@ -9,14 +9,25 @@ from tests.service.control.conftest import (
     bus,
     database,
     dsn,
-    nats,
+    nats_url,
     postgres,
+    shared_nats_url,
     stopped,
     template,
 )
 from tests.service.control.world import World
 
-__all__ = ["agent", "bus", "database", "dsn", "nats", "postgres", "stopped", "template"]
+__all__ = [
+    "agent",
+    "bus",
+    "database",
+    "dsn",
+    "nats_url",
+    "postgres",
+    "shared_nats_url",
+    "stopped",
+    "template",
+]
 
 
 @pytest.fixture

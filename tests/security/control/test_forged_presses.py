@@ -1,5 +1,6 @@
 """Buttons of requests: forged, replayed, another's, late. Only the press that was offered decides (S11)."""
 
+import os
 import secrets
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_notices import ask
 from tests.service.control.world import World, until
 
-FORGED = 1_000
+FORGED = int(os.environ.get("CHOIR_TEST_FORGED_PRESSES", "200"))
 
 
 def a_press(data: str, callback_id: str = "cb", **other: str) -> ButtonPress:
@@ -51,8 +52,8 @@ def forgeries(yes: str) -> Sequence[ButtonPress]:
     return [*near, *wild]
 
 
-@pytest.mark.timeout(300)
-async def test_a_thousand_forged_presses_decide_nothing_and_are_counted(
+@pytest.mark.timeout(600)
+async def test_forged_presses_decide_nothing_and_are_counted(
     world: World, agent: AgentHand
 ) -> None:
     approval, message = await asked_with_buttons(world, agent)

@@ -78,7 +78,9 @@ async def test_no_case_made_from_the_openapi_document_is_a_failure_of_ours(
             mine = operation.path.startswith(("/rpc", "/events"))
             client.headers.update(hand.headers if mine else OPERATOR)
             await fuzz.try_route(operation, number, max(1, CASES // len(routes)))
-        assert fuzz.not_reached(routes) == []
+        # These refuse everything without a signature or the origin of the page; test_hook_attacks and
+        # test_web have requests that they accept.
+        assert fuzz.not_reached(routes) == ["POST /v1/hooks/{name}", "POST /v1/web/session"]
     print(f"{fuzz.cases} cases at {len(routes)} routes")
     assert await schema_of(database) == before
     assert await world.missing() == {}

@@ -11,7 +11,8 @@ FILE = "/v1/outbox/1/files/0"
 
 
 async def test_the_gateways_token_opens_no_operator_route(world: World) -> None:
-    routes = await operator_routes(world)
+    # a browser signs in with a link or the operator token in the body, for which it needs no token
+    routes = [it for it in await operator_routes(world) if it != ("POST", "/v1/web/session")]
     assert len(routes) >= 60
     headers = {"Authorization": f"Bearer {GATEWAY_TOKEN}"}
     async with make_client(world.tcp, headers=headers) as client:

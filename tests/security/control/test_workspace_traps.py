@@ -11,7 +11,7 @@ import pytest
 from choir_control.workspaces.git_settings import GitSetting, executes
 from choir_control.workspaces.traps import DISABLED, TrapReport, search_traps
 
-WITHIN_S = 30.0
+WITHIN_S = 120.0
 ENVIRONMENT = {
     **os.environ,
     "GIT_CONFIG_NOSYSTEM": "1",

@@ -19,7 +19,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-CASES = int(os.environ.get("CHOIR_TEST_FUZZ_CASES", "140"))
+CASES = int(os.environ.get("CHOIR_TEST_FUZZ_CASES", "60"))
 HUNG_AFTER_S = 60.0
 # of a route whose bucket is empty, so many refusals are waited out; its other cases stay refused
 WAITS = 10

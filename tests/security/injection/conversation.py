@@ -343,6 +343,6 @@ class Conversation:
                 taint=taken_over.taint,
             )
         )  # fmt: skip
-        for carried in taken_over.carried:
-            self.commit(carried)
+        for copy in taken_over.copies:
+            self.commit(copy.event, copy.lane)
         self.say("Go on.")

@@ -17,7 +17,7 @@ from choir_control.agents.runtimes.process.cgroups import AgentCgroups
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 
 TOKEN = "lease-token-that-nobody-may-see"
-DEADLINE_S = 60.0
+DEADLINE_S = 200.0
 # Gives every probe `boot` (its boot line) and `report(value)`.
 PRELUDE = """
 import json, os, sys, signal, subprocess, time, socket, ctypes, resource

@@ -37,7 +37,7 @@ FILE_NAME = "evil\x1b[2J\u202e.txt"
 SPELLED = "<U+"
 # what rich itself writes to a terminal: colours (never hidden ones), and a spinner's or a bar's moves
 OWN = re.compile(r"\x1b\[(?!8m|8;|[0-9;]*;8m)[0-9;]*m|\x1b\[\?25[lh]|\r?\x1b\[(?:1A|2K)")
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 
 Value = Callable[["Hostile"], str]
 
@@ -88,7 +88,12 @@ VALUES: dict[str, Value] = {
     "agent": lambda _: "main",
     "workspace": lambda _: "spare",
     "dm": lambda _: "console",
+    "person": lambda _: "ada",
+    "gateway": lambda _: "console",
+    "user": lambda _: ONE_LINE,
     "tool": lambda _: HOSTILE[:64],
+    "hook": lambda _: HOSTILE[:64],
+    "trigger": lambda _: HOSTILE[:64],
     "llm": lambda _: "default",
     "voice": lambda _: "calm",
     "collection": lambda _: "books",
@@ -101,6 +106,7 @@ VALUES: dict[str, Value] = {
     "name": _known("receipt"),
     "key": lambda _: "event_window",
     "value": lambda _: "60",
+    "browser": lambda _: "web_0",
 }
 # where the name of an argument does not tell
 SPECIAL: dict[str, tuple[Value, ...]] = {

@@ -18,7 +18,7 @@ from tests.support.shell import ChoirctlRunner
 from tests.support.stack import EmbeddedStack, running_stack
 
 CANARY, OTHER = "quetzalcoatlus-7731", "archaeopteryx-4402"
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 LAST_WORDS = "still-" + CANARY
 
 
@@ -29,6 +29,8 @@ def add_second_person(home: Path) -> None:
     config["workspaces"]["spare"] = {"path": str(home / "workspaces/spare")}
     config["dms"]["second"] = {"gateway": "console", "user_id": "second"}
     defaults = {**config["agents"]["main"]["defaults"], "workspace": "spare", "dm": "second"}
+    owner = {"gateway": "console", "user": config["dms"]["console"]["user_id"]}
+    config["people"] = {"ada": {"role": "owner", "identities": [owner]}}
     config["agents"]["other"] = {**config["agents"]["main"], "defaults": defaults}
     file.write_text(json.dumps(config))
 
@@ -104,5 +106,6 @@ async def test_no_canary_of_an_erased_person_is_anywhere_and_others_stay(
         log = shell.data("session", "verify", session_id)
         assert log["ok"] and log["erased_payloads"] == log["events"] > 0
     assert shell.succeeds("chat", "-m", "hello again").strip(), "the agent runs again"
-    again = shell.data("person", "erase", "console", "--yes")
+    again = shell.data("person", "erase", "ada", "--yes")
+    assert (again["person"], again["dms"]) == ("ada", ["console"])
     assert len(again["sessions"]) == len(sessions) + 1 and again["remaining"] == {}

@@ -63,7 +63,13 @@ from choir_common.wire.rpc import (
     TerminateRequest,
 )
 from choir_common.wire.schedules import WakeUp
-from choir_common.wire.signals import ShutdownSignal, Signal, SignalBody, UserMessageSignal
+from choir_common.wire.signals import (
+    MessageSender,
+    ShutdownSignal,
+    Signal,
+    SignalBody,
+    UserMessageSignal,
+)
 from tests.support.home import make_short_directory
 
 AGENT = "main"
@@ -130,6 +136,8 @@ class ControlStandIn:
         self.most_undecided = 20
         self.statuses: list[StatusReport] = []
         self.drafts: list[ReplyDraft] = []
+        self.draft_lanes: list[str] = []
+        """The lane of each draft."""
         self.accepting_drafts = asyncio.Event()
         self.accepting_drafts.set()
         self.heartbeats: list[HeartbeatRequest] = []
@@ -165,15 +173,18 @@ class ControlStandIn:
         sent_at: datetime | None = None,
         attachments: tuple[ReceivedFile, ...] = (),
         wake_up: WakeUp | None = None,
+        dm: str = DM,
+        sender: MessageSender | None = None,
     ) -> None:
         """Queue a user's message, or with `wake_up` the words of a schedule."""
         message = UserMessageSignal(
             inbox_id=inbox_id,
-            dm=DM,
+            dm=dm,
             text=text,
             sent_at=sent_at,
             attachments=attachments,
             wake_up=wake_up,
+            sender=sender,
         )
         await self.tell(message)
 
@@ -189,7 +200,7 @@ class ControlStandIn:
         """Return what reached the user."""
         return [payload for payload in self.payloads() if isinstance(payload, Reply)]
 
-    async def until(self, holds: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    async def until(self, holds: Callable[[], bool], timeout_s: float = 200.0) -> None:
         """Wait until something holds; it is looked at whenever anything reached us."""
         async with asyncio.timeout(timeout_s), self._news:
             await self._news.wait_for(holds)
@@ -276,6 +287,7 @@ class ControlStandIn:
                     self.statuses.append(report)
                 else:
                     self.drafts.append(report.draft)
+                    self.draft_lanes.append(report.lane)
                     await self.accepting_drafts.wait()
                 return Ack()
             case "TERMINATE_SELF":

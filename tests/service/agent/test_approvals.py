@@ -155,7 +155,9 @@ async def test_it_runs_once_a_human_has_allowed_it() -> None:
 async def test_it_does_not_run_when_a_human_has_rejected_it() -> None:
     async with open_desk() as desk:
         await desk.decide(await desk.asked(), "rejected")
-        assert (await desk.result()).status == "refused"
+        result = await desk.result()
+    assert (result.status, result.output["code"]) == ("refused", "rejected")
+    assert "Do not try to reach the same in another way" in str(result.output["message"])
     assert desk.tool.runs == 0
 
 

@@ -234,21 +234,32 @@ async def test_a_long_session_goes_on_from_its_newest_snapshot() -> None:
     assert control.replies()[-1].text == "I remember"
 
 
-async def test_a_stop_in_good_order_ends_with_a_summary_of_the_session() -> None:
+async def test_a_stop_in_good_order_ends_with_a_summary_of_each_long_conversation() -> None:
     told = {"summary": "About a house.", "topics": [{"title": "House", "text": "It is blue."}]}
     sums_up: JsonObject = {
         "when": {"lane": "summary"},
         "then": [{"say": f"```json\n{orjson.dumps(told).decode()}\n```"}],
     }
-    async with run_rehearsal(score(sums_up)) as model, run_control(model) as control:
+    of_phone: JsonObject = {
+        "when": {"lane": "summary", "contains": "on the phone"},
+        "then": [{"say": "About a phone."}],
+    }
+    async with run_rehearsal(score(of_phone, sums_up)) as model, run_control(model) as control:
         async with running_agent(control) as agent:
             await talk(control, 1, 1)
+            for number, dm in enumerate(("tablet", "phone", "phone")):
+                await control.say(f"on the {dm}", f"further_{number}", dm=dm)
+            await control.replied(4)
             await control.tell(ShutdownSignal(reason="enough"))
             assert await agent == 0
     last = control.payloads()[-1]
     assert isinstance(last, SessionStopped)
     assert last.summary == "About a house."
     assert [topic.title for topic in last.topics] == ["House"]
+    # a single message, as at the tablet, is quoted by memory
+    assert {it.lane: it.summary for it in last.conversations} == {"edge:phone": "About a phone."}
+    usages = [event.lane for event in control.events if event.type == "usage_recorded"]
+    assert sorted(usages) == ["edge", "edge:phone"]
 
 
 @pytest.mark.parametrize("turns", [0, 1])

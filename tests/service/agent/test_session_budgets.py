@@ -4,7 +4,7 @@ import orjson
 
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import BudgetExhausted, BudgetGranted, CoreStopped, ModelOutput
-from choir_common.wire.signals import ConfigChangedSignal
+from choir_common.wire.signals import ConfigChangedSignal, MessageSender
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.rude_provider import Request, completion, rude_provider
 from tests.service.agent.running_agent import running_agent
@@ -78,6 +78,38 @@ async def test_used_up_tokens_end_in_a_question_and_a_yes_goes_on() -> None:
     granted = [payload for payload in control.payloads() if isinstance(payload, BudgetGranted)]
     assert [(grant.amount, grant.inbox_id) for grant in granted] == [(100_000, "inb_3")]
     assert count(control, BudgetExhausted) == 1
+
+
+async def test_only_a_conversation_that_was_asked_can_allow_more() -> None:
+    async with rude_provider({"go": costly}) as provider, run_control(provider.endpoint) as control:
+        control.budgets = Budgets(total_session_tokens=100_000)
+        async with running_agent(control):
+            for number in range(2):
+                await control.say("go", f"inb_{number}")
+                await control.replied(number + 1)
+            # nobody was asked there: this yes is a message, and its answer is the question
+            for number in (2, 3):
+                await control.say("yes", f"inb_{number}", dm="desk")
+                replies = await control.replied(number + 1)
+                assert (replies[-1].dm, count(control, BudgetExhausted)) == ("desk", 2)
+                assert count(control, BudgetGranted) == number - 2
+    exhausted = [event.lane for event in control.events if event.type == "budget_exhausted"]
+    granted = [event.lane for event in control.events if event.type == "budget_granted"]
+    assert (exhausted, granted) == (["edge", "edge:desk"], ["edge:desk"])
+
+
+async def test_a_members_yes_allows_nothing_and_an_admins_does() -> None:
+    async with rude_provider({"go": costly}) as provider, run_control(provider.endpoint) as control:
+        control.budgets = Budgets(total_session_tokens=100_000)
+        async with running_agent(control):
+            for number in range(2):
+                await control.say("go", f"inb_{number}")
+                await control.replied(number + 1)
+            for number, role, grants in ((2, "member", 0), (3, "guest", 0), (4, "admin", 1)):
+                sender = MessageSender.model_validate({"name": "bob", "role": role})
+                await control.say("yes", f"inb_{number}", sender=sender)
+                await control.replied(number + 1)
+                assert count(control, BudgetGranted) == grants
 
 
 async def test_a_budget_raised_in_the_configuration_unblocks_the_session_without_a_word() -> None:

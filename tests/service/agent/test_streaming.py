@@ -11,7 +11,7 @@ from choir_common.wire.config import Budgets
 from choir_common.wire.events import Cancelled, ModelOutput, Reply
 from choir_common.wire.money import MoneyReserved
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
-from choir_common.wire.signals import CancelSignal
+from choir_common.wire.signals import CancelSignal, MessageSender
 from choir_local.rehearsal.score import Score
 from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
@@ -76,6 +76,30 @@ async def test_a_new_message_stops_the_answer_and_what_was_seen_stays() -> None:
     interrupted = outputs(control)[0]
     assert (interrupted.finish_reason, interrupted.text) == ("interrupted", replies[0].text)
     assert interrupted.prompt_tokens > 0
+
+
+async def test_in_a_group_somebody_elses_message_stops_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    soon(monkeypatch)
+    ada = MessageSender(name="ada", role="owner", display_name="Ada L.")
+    eve = MessageSender(role="guest", display_name="Eve")
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        async with running_agent(control):
+            await control.say("tell me", "inb_1", sender=ada)
+            first = await model.next_call()
+            await control.say("me, too", "inb_2", sender=eve)
+            first.say("Once upon ")
+            await seen(control, "Once upon ")
+            await control.say("and me", "inb_3", sender=ada)
+            first.end("a time.")
+            second = await model.next_call()
+            second.end("Eve.")
+            (await model.next_call()).end("Ada.")
+            replies = await control.replied(3)
+    assert [one.text for one in replies] == ["Once upon a time.", "Eve.", "Ada."]
+    spoken = [one["content"] for one in second.body["messages"] if one["role"] == "user"]
+    assert spoken == ['[from "Ada L." (ada, owner)]\ntell me', '[from "Eve" (guest)]\nme, too']
 
 
 async def test_no_cut_of_a_secret_is_in_what_is_stored_of_a_stopped_answer() -> None:

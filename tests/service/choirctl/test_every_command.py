@@ -23,11 +23,14 @@ CHANGES: dict[str, Any] = {
         {"action": "ask", "lanes": ["core"]},
         {"action": "ask", "paths": ["asked.txt"], "why": "it is watched"},
     ],
+    "hooks": {
+        "deploys": {"agent": "main", "secret": "hook-key", "template": "It is {{ status }}."}
+    },
     "models": {"quick": {"model": "quick", "endpoint": NOWHERE}},
     "tts": {"eleven": {"model_id": "m", "endpoint": NOWHERE, "secret": "voice-key"}},
     "voice_profiles": {"calm": {"tts": "eleven", "voice_id": "v"}},
 }
-PATIENCE_S = 60.0
+PATIENCE_S = 200.0
 
 
 def prepare(home: Path) -> None:
@@ -36,7 +39,8 @@ def prepare(home: Path) -> None:
     config = json.loads(file.read_text())
     config["workspaces"]["spare"] = {"path": str(home / "workspaces/spare")}
     config["dms"]["second"] = {"gateway": "console", "user_id": "second"}
-    file.write_text(json.dumps({**config, **CHANGES}))
+    trigger = {"agent": "main", "folder": str(home / "scans")}
+    file.write_text(json.dumps({**config, **CHANGES, "triggers": {"scans": trigger}}))
     ChoirctlRunner(home).succeeds(*init_helper(home))
 
 
@@ -186,6 +190,30 @@ def test_a_schedule_is_added_changed_listed_shown_paused_resumed_run_and_removed
     assert "exactly one" in shell.fails(2, *one_time)
     assert "exactly one" in shell.fails(2, *one_time, "--at", "08:00", "--remind", "x")
     assert "not a duration" in shell.fails(2, *one_time[:-1], "soon", "--remind", "x")
+
+
+def test_a_hook_is_listed_and_tried_and_what_arrived_is_shown(
+    shell: ChoirctlRunner, tmp_path: Path
+) -> None:
+    assert "the secret hook-key is not set" in shell.succeeds("hook", "list")
+    assert [view["path"] for view in shell.data("hook", "list")] == ["/v1/hooks/deploys"]
+    assert shell.data("hook", "deliveries", "deploys") == []
+    body = ("--body", '{"status": "ok"}')
+    assert "It is ⟦ok⟧." in shell.succeeds("hook", "test", "deploys", *body)
+    file = tmp_path / "body.json"
+    file.write_text('{"status": "late"}')
+    sent = shell.data("hook", "test", "deploys", "--file", str(file), "--send")
+    (arrived,) = shell.data("hook", "deliveries", "deploys")
+    assert (arrived["delivery_id"], arrived["text"]) == (sent["delivery_id"], "It is ⟦late⟧.")
+    assert "exactly one" in shell.fails(2, "hook", "test", "deploys")
+    assert "no hook" in shell.fails(3, "hook", "deliveries", "none").casefold()
+
+
+def test_a_watched_folder_is_listed_with_what_arrived(shell: ChoirctlRunner) -> None:
+    assert "scans" in shell.succeeds("trigger", "list")
+    assert [view["name"] for view in shell.data("trigger", "list")] == ["scans"]
+    assert shell.data("trigger", "deliveries", "scans") == []
+    assert "no trigger" in shell.fails(3, "trigger", "deliveries", "none").casefold()
 
 
 def test_an_agent_is_listed_shown_told_and_cancelled(shell: ChoirctlRunner) -> None:

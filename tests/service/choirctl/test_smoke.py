@@ -48,7 +48,7 @@ def call_program(*args: str, home: Path, **env: str) -> subprocess.CompletedProc
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -258,7 +258,7 @@ def test_down_leaves_open_work_to_the_next_start_and_tells_who_still_waits() -> 
             assert time.monotonic() < deadline
             time.sleep(0.1)
         stack.run("down")
-        _, words = waiting.communicate(timeout=120)
+        _, words = waiting.communicate(timeout=300)
         told = " ".join(words.split())
         assert waiting.returncode == 1
         assert "stopped before main answered" in told and "started again (`choirctl up`)" in told

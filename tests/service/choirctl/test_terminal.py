@@ -45,7 +45,7 @@ def run_in_bash(shell: ChoirctlRunner, line: str) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=300,
     )
 
 

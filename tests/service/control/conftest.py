@@ -1,7 +1,7 @@
 """Fixtures of control's tests: a choird of its own for each test, over real servers."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,10 +12,14 @@ from choir_common.postgres.pool import Database
 from choir_local.nats import EmbeddedNats
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, make_world
-from tests.service.memory.servers import bus, database, nats, postgres
+from tests.service.memory.servers import database, nats, postgres
+from tests.support.bus import BUS_KEY
 from tests.support.postgres import PASSWORD, fresh_database, make_template
+from tests.support.shared_nats import shared_nats
+from tests.support.shared_routes import share_routes
 
-__all__ = ["bus", "database", "nats", "postgres"]
+share_routes()
+__all__ = ["database", "nats", "postgres"]
 
 
 async def create_schema(database: Database) -> None:
@@ -38,12 +42,33 @@ async def dsn(postgres: str, template: str) -> AsyncIterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def shared_nats_url() -> Iterator[str]:
+    """The address of one NATS server for all tests of this process: a start takes 0.1 s."""
+    with shared_nats() as url:
+        yield url
+
+
 @pytest.fixture
-async def stopped(
-    dsn: str, nats: EmbeddedNats, database: Database, bus: Bus
-) -> AsyncIterator[World]:
+def nats_url(request: pytest.FixtureRequest) -> str:
+    """The address of the test's NATS server: the shared one, or `nats` for a test that stops it."""
+    if "nats" in request.fixturenames:
+        own: EmbeddedNats = request.getfixturevalue("nats")
+        return own.url
+    shared: str = request.getfixturevalue("shared_nats_url")
+    return shared
+
+
+@pytest.fixture
+async def bus(nats_url: str) -> AsyncIterator[Bus]:
+    async with Bus(nats_url, BUS_KEY, "test") as connected:
+        yield connected
+
+
+@pytest.fixture
+async def stopped(dsn: str, nats_url: str, database: Database, bus: Bus) -> AsyncIterator[World]:
     """A choird that has not been started."""
-    async with make_world(dsn, PASSWORD, nats.url, database, bus) as world:
+    async with make_world(dsn, PASSWORD, nats_url, database, bus) as world:
         yield world
 
 

@@ -20,7 +20,7 @@ from tests.service.control.world import World
 from tests.support.state_machines import CountingMachine
 
 T = TypeVar("T")
-WITHIN_S = 120
+WITHIN_S = 300
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 SIZES = st.integers(1, 4)
 # where a walk looks into the past; taken modulo how much past there is

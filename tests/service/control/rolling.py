@@ -19,7 +19,7 @@ from tests.service.runtimes.containers import connect
 
 ROOT = Path(__file__).parent.parent.parent.parent
 WORK_WITHIN_S = 240
-STATE_WITHIN_S = 120
+STATE_WITHIN_S = 300
 
 
 @contextlib.asynccontextmanager

@@ -16,6 +16,7 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
 from choir_common.wire.events import MemoryWriteCommitted, ModelOutput
 from choir_common.wire.memory_operator import DeleteDocument, MemoryErased
+from choir_common.wire.memory_search import MemoryReader
 from choir_common.wire.memory_sessions import ArchivePage, ArchiveProgress, RecordUnits
 from choir_control.log.archiving.archiver import LIVE_MIN_EVENTS, PAGE_EVENTS, SessionArchiver
 from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
@@ -36,6 +37,7 @@ CONFIG = Config.model_validate_json(
                 "brisk": {
                     "defaults": {"workspace": "w", "llm": "m", "dm": "d"},
                     "settle_after_ms": 60_000,
+                    "memory_between_people": "separate",
                 }
             },
             "workspaces": {},
@@ -148,6 +150,23 @@ async def test_sessions_of_before_are_caught_up_on_oldest_first(desk: Desk) -> N
     assert (await desk.row("s2"))["done"]
     await desk.archivist.sweep()
     assert len(desk.memory.pages) == 3
+
+
+async def test_a_page_names_the_home_conversation_and_who_may_read_what(desk: Desk) -> None:
+    script = conversation_log("s1", "hello")
+    script.agent_id = "brisk"
+    await desk.store(script)
+    await desk.database.execute(
+        "INSERT INTO choir_control.session_conversations (session_id, dm, gateway, unbound_at) "
+        "VALUES ('s1', 'left', 'g', now())"
+    )
+    await desk.archivist.sweep()
+    (page,) = desk.memory.pages
+    assert page.home_dm == "d"
+    assert set(page.readers) == {
+        MemoryReader(conversations=("d",), with_older=True),
+        MemoryReader(conversations=("left",)),
+    }
 
 
 async def test_a_long_session_goes_in_pages_that_follow_each_other(desk: Desk) -> None:

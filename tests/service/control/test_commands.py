@@ -7,10 +7,18 @@ from typing import Any
 from choir_common.wire.events import CoreStarted, CoreStopped
 from choir_common.wire.messages import InboundAccepted
 from choir_common.wire.rpc import ModelFailure, StatusReport
-from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal, SignalBody
+from choir_common.wire.signals import (
+    CancelSignal,
+    CompactSignal,
+    ConfigChangedSignal,
+    InjectSignal,
+    SignalBody,
+)
 from choir_control.log.signals.store import SignalStore
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World
+from tests.service.control.shared_sessions import serve
+from tests.service.control.world import OPERATOR_TOKEN, World
+from tests.support.shell import ChoirctlRunner
 
 
 def started(name: str) -> CoreStarted:
@@ -148,6 +156,35 @@ async def test_an_operator_tells_a_running_agent(world: World, agent: AgentHand)
             signal = await asyncio.wait_for(anext(stream), 60)
             assert status == 202 and told["note"] and told["signal"] == signal.seq
             assert undated(signal.body) == expected
+
+
+async def test_an_operator_reaches_one_conversation_of_an_agent(
+    world: World, agent: AgentHand
+) -> None:
+    await serve(world, "second")
+    for verb, body, words in (
+        ("inject", {"text": "hurry", "dm": "phone"}, "main does not talk in phone now"),
+        ("cancel", {"job": "read", "dm": "second"}, "main has no job 'read'"),
+        ("compact", {"lane": "edge", "dm": "second"}, "not both"),
+    ):
+        status, problem = await post(world, f"/v1/agents/main/{verb}", **body)
+        assert status in (400, 404) and words in problem["detail"]
+    shell = ChoirctlRunner(world.home, {"CHOIR_URL": world.tcp, "CHOIR_TOKEN": OPERATOR_TOKEN})
+
+    def use_commands() -> None:
+        shell.succeeds("agent", "inject", "main", "hurry", "--dm", "second")
+        shell.succeeds("agent", "cancel", "main", "--dm", "second")
+        shell.succeeds("session", "compact", agent.spec.session_id, "--dm", "second")
+
+    async with agent.beating(), agent.signals() as stream:
+        await asyncio.to_thread(use_commands)
+        async with asyncio.timeout(60):
+            bodies = [(await anext(stream)).body for _ in range(4)]
+    assert [undated(body) for body in bodies if not isinstance(body, ConfigChangedSignal)] == [
+        InjectSignal(text="hurry", dm="second"),
+        CancelSignal(dm="second"),
+        CompactSignal(dm="second"),
+    ]
 
 
 async def test_a_job_that_does_not_run_is_refused_with_the_names_there_are(

@@ -197,7 +197,7 @@ async def test_under_overload_messages_are_refused_at_once_with_the_time_to_come
 ) -> None:
     async def say(key: int) -> httpx2.Response:
         body = {"text": "hello", "idempotency_key": f"k{key}"}
-        return await world.post("/v1/dms/console/messages", json=body, timeout=120)
+        return await world.post("/v1/dms/console/messages", json=body, timeout=300)
 
     console.accepts.clear()
     waiting = [asyncio.create_task(say(number)) for number in range(40)]

@@ -17,7 +17,9 @@ from choir_common.http.listen import bind_unix, serve
 from choir_common.http.responses import problem_response
 from choir_common.wire.attachments import Attachment, SentFile
 from choir_common.wire.events import Reply
+from choir_common.wire.signals import CancelSignal, ConfigChangedSignal, Signal, UserMessageSignal
 from tests.service.control.agent_hand import AgentHand
+from tests.service.control.shared_sessions import serve as serve_conversations
 from tests.service.control.world import OPERATOR_TOKEN, World, a_message, until
 
 
@@ -28,6 +30,8 @@ class GatewayDoor:
     files: dict[str, bytes] = field(default_factory=dict)
     failures: list[ChoirError] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    closed: dict[str, asyncio.Event] = field(default_factory=dict)
+    """Files that are served when their event is set."""
 
     def app(self) -> FastAPI:
         app = FastAPI()
@@ -35,6 +39,8 @@ class GatewayDoor:
         @app.get("/v1/files/{gateway}", response_model=None)
         async def read(gateway: str, ref: str) -> Response:
             self.asked.append(ref)
+            if ref in self.closed:
+                await self.closed[ref].wait()
             if self.failures:
                 return problem_response(self.failures.pop(0))
             if ref not in self.files:
@@ -95,6 +101,83 @@ async def test_a_file_that_cannot_be_had_is_said_and_holds_nothing_up(
     assert gone.path == "" and "does not have it any more" in gone.problem
     assert big.path == "" and "20 MB" in big.problem
     assert (workspace(world) / there.path).read_bytes() == b"here"
+
+
+@pytest.mark.parametrize("reopens", [False, True])
+async def test_while_files_are_fetched_only_their_conversation_waits(
+    world: World, agent: AgentHand, door: GatewayDoor, reopens: bool
+) -> None:
+    await serve_conversations(world, "second")
+    session = await world.control.services.sessions.store.get(agent.spec.session_id)
+    assert session is not None
+    control, sender = NatsControlClient(world.bus), world.control.services.sessions.signal_sender
+    door.files, door.closed["f1"] = {"f1": b"first", "f2": b"second"}, asyncio.Event()
+    for number in (1, 2):
+        message = a_message(f"{number}", f"{number}", "second", attachments=(a_file(f"f{number}"),))
+        await control.accept(message)
+    await control.accept(a_message("3", "3", "second"))
+    await sender.send(session, CancelSignal(dm="second"))
+    await control.accept(a_message("at home", "4"))
+    seen: list[Signal] = []
+
+    async def read(count: int) -> None:
+        after = seen[-1].seq if seen else None
+        async with asyncio.timeout(60), agent.signals(after) as stream:
+            while len(seen) < count:
+                signal = await anext(stream)
+                if not isinstance(signal.body, ConfigChangedSignal):
+                    seen.append(signal)
+                if len(seen) == 1 and not reopens:
+                    door.closed["f1"].set()
+
+    if reopens:
+        # the stream has passed by the others, and ends before their files are there
+        await read(1)
+        door.closed["f1"].set()
+    await read(5)
+    bodies = [signal.body for signal in seen]
+    texts = [body.text for body in bodies if isinstance(body, UserMessageSignal)]
+    assert texts == ["at home", "1", "2", "3"]
+    assert isinstance(bodies[-1], CancelSignal)
+    assert [len(body.attachments) for body in bodies if isinstance(body, UserMessageSignal)] == [
+        *(0, 1, 1, 0)
+    ]
+    assert sorted({*door.asked}) == ["f1", "f2"]
+
+
+async def test_what_waited_for_a_message_that_was_erased_meanwhile_comes_when_the_stream_opens_again(
+    world: World, agent: AgentHand, door: GatewayDoor
+) -> None:
+    await serve_conversations(world, "second")
+    session = await world.control.services.sessions.store.get(agent.spec.session_id)
+    assert session is not None
+    control, sender = NatsControlClient(world.bus), world.control.services.sessions.signal_sender
+    door.closed["f1"] = asyncio.Event()
+    await control.accept(a_message("1", "1", "second", attachments=(a_file("f1"),)))
+    await control.accept(a_message("2", "2", "second"))
+    await sender.send(session, CancelSignal(dm="second"))
+    await control.accept(a_message("at home", "3"))
+    seen: list[Signal] = []
+
+    async def read(count: int) -> None:
+        after = seen[-1].seq if seen else None
+        async with asyncio.timeout(60), agent.signals(after) as stream:
+            while len(seen) < count:
+                signal = await anext(stream)
+                if not isinstance(signal.body, ConfigChangedSignal):
+                    seen.append(signal)
+
+    await read(1)
+    # as after a death of control, nobody is left who knows that the others waited
+    await world.database.execute("DELETE FROM choir_control.signals WHERE body ->> 'text' = '1'")
+    await control.accept(a_message("at home again", "4"))
+    await read(4)
+    # a stream that opens once more repeats nothing
+    await control.accept(a_message("3", "5", "second"))
+    await read(5)
+    texts = [it.body.text for it in seen if isinstance(it.body, UserMessageSignal)]
+    assert sorted(texts[:3]) == ["2", "at home", "at home again"]
+    assert texts[3:] == ["3"] and isinstance(seen[3].body, CancelSignal | UserMessageSignal)
 
 
 async def test_no_file_follows_a_link_that_the_agent_has_laid(

@@ -20,7 +20,7 @@ from tests.service.control.world import World, a_config, until
 from tests.service.memory.servers import MakeMemory, make_memory
 
 __all__ = ["make_memory"]
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

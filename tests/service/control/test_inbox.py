@@ -9,7 +9,7 @@ from choir_common.clients.control import NatsControlClient
 from choir_common.errors import Conflict, Fenced, NotFound, RateLimited
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import HistoryRequest
-from choir_common.wire.signals import UserMessageSignal
+from choir_common.wire.signals import ConfigChangedSignal, UserMessageSignal
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import MODEL_KEY, World, a_message, until
 
@@ -19,6 +19,8 @@ async def offered(agent: AgentHand, count: int, after: int | None = None) -> lis
     texts: list[str] = []
     async with asyncio.timeout(60), agent.signals(after) as stream:
         async for signal in stream:
+            if isinstance(signal.body, ConfigChangedSignal):
+                continue
             assert isinstance(signal.body, UserMessageSignal)
             texts.append(signal.body.text)
             if len(texts) == count:

@@ -20,7 +20,7 @@ from tests.service.control.test_suspended import apply, edit
 from tests.service.control.world import World, until
 
 __all__ = ["home", "make_memory", "model"]
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 async def current(world: World) -> str:

@@ -16,7 +16,7 @@ from tests.service.control.world import World, until
 from tests.service.memory.servers import MakeMemory, make_memory
 
 __all__ = ["make_memory"]
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 CENT = Decimal("0.01")
 RESERVED = "SELECT count(*) FROM choir_control.budget_reservations WHERE"
 

@@ -20,8 +20,8 @@ from choir_testing.providers.server import run_provider
 from tests.service.control.test_ledger import apply, change_config, costs
 from tests.service.control.world import MODEL_KEY, World, until
 
-pytestmark = pytest.mark.timeout(240)
-MESSAGES = 40
+pytestmark = pytest.mark.timeout(600)
+MESSAGES = int(os.environ.get("CHOIR_TEST_MONEY_MESSAGES", "16"))
 AGENTS = {"main": "console", "other": "second"}
 # dollars per million tokens, so integers of micro-dollars per million
 INPUT, CACHED, OUTPUT = 3, 1, 15
@@ -79,7 +79,7 @@ async def kill(world: World, agent_id: str) -> None:
         os.kill(view["pid"], signal.SIGKILL)
 
 
-async def test_hundreds_of_calls_and_kills_are_counted_as_the_provider_counts_them(
+async def test_calls_and_kills_are_counted_as_the_provider_counts_them(
     home: World, provider: OpenAi
 ) -> None:
     generator = random.Random(5)

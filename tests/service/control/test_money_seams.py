@@ -14,7 +14,7 @@ from tests.service.control.test_memory_modes import CANARY, ask, switch, tables_
 from tests.service.control.world import World
 
 __all__ = ["home", "make_memory", "model"]
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 CALL = Decimal("0.00002")
 """What a call of the recording model costs: twenty tokens at a dollar for a million."""
 OLD = """

@@ -85,6 +85,18 @@ async def test_who_asks_for_what_is_said_with_the_difference_and_how_to_decide(
     assert (message.kind, message.dm, message.gateway) == ("notice", "console", "console")
 
 
+async def test_the_status_says_how_many_requests_wait_until_they_are_decided(
+    world: World, agent: AgentHand, say: Any
+) -> None:
+    assert "decision" not in await say("/status")
+    approvals = [await ask(agent, f"c{number}", "call", {"n": number}) for number in range(2)]
+    assert "2 requests wait for your decision: /approvals." in await say("/status")
+    await world.post(f"/v1/approvals/{approvals[0]}/reject")
+    assert "1 request waits for your decision: /approvals." in await say("/status")
+    await world.post(f"/v1/approvals/{approvals[1]}/reject")
+    assert "decision" not in await say("/status")
+
+
 async def test_a_decision_made_elsewhere_is_told_and_then_how_it_ended(
     world: World, agent: AgentHand
 ) -> None:

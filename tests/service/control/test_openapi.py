@@ -25,11 +25,14 @@ async def test_every_reference_resolves_and_every_route_says_who_may_use_it(worl
     assert kinds["knowledge"] == "#/components/schemas/KnowledgeRecord"
     asked = schemes(document)
     for path in document["paths"]:
-        if path.startswith("/v1/"):
+        if path == "/v1/hooks/{name}":
+            assert asked[path] == {"hookSignature"}
+        elif path.startswith("/v1/"):
             assert asked[path] == {"operatorToken"}, path
         elif path.startswith("/rpc/") or path == "/events":
             assert asked[path] == {"leaseToken"}, path
         else:
             assert path in ("/livez", "/readyz") and path not in asked
     declared = document["components"]["securitySchemes"]
+    assert declared.pop("hookSignature")["type"] == "apiKey"
     assert {scheme["scheme"] for scheme in declared.values()} == {"bearer"}

@@ -11,4 +11,5 @@ async def test_only_what_a_preview_showed_is_erased(world: World) -> None:
     refused = await world.post("/v1/dms/console/erasure", json=other)
     assert plan.sessions and refused.status_code == 409, refused.text
     assert (await world.get("/v1/dms/nobody/erasure")).status_code == 404
+    assert (await world.get("/v1/people/nobody/erasure")).status_code == 404
     assert (await world.post("/v1/dms/nobody/erasure", json=other)).status_code == 404

@@ -71,7 +71,9 @@ async def test_a_window_out_of_bounds_is_answered_with_the_newest_events_and_the
     assert len(hello.tail_events) == 4_000 and hello.tail_events[-1].type == "snapshot"
 
 
-async def stop_and_start(world: World, agent: AgentHand, last_words: str | None) -> AgentHand:
+async def stop_and_start(
+    world: World, agent: AgentHand, last_words: str | None, **start: str
+) -> AgentHand:
     """End the agent's session in good order and return the agent of the next one."""
     starts = len(world.runtime.specs)
     agent.add(SessionStopped(reason="asked", summary=last_words), "session")
@@ -82,7 +84,7 @@ async def stop_and_start(world: World, agent: AgentHand, last_words: str | None)
     )
     await agent.call("TERMINATE_SELF", TerminateRequest(reason="asked"))
     world.runtime.die("main", 0)
-    answer = await world.post("/v1/agents/main/start", json={})
+    answer = await world.post("/v1/agents/main/start", json=start)
     assert answer.status_code == 200, answer.text
     return await world.agent(starts=starts + 1)
 

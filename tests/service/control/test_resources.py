@@ -182,7 +182,7 @@ async def test_an_unfinished_session_goes_on_with_the_model_that_its_start_names
     # no resume is under way that could start the agent beside the test
     await until(put_off)
     store = SessionStore(rich.database)
-    assert await store.suspend(session_id, "asked")
+    assert await store.suspend(session_id, "asked", {})
     rich.runtime.refuse_starts = False
     unknown = await rich.post("/v1/agents/main/start", json={"llm": "shallow"})
     assert unknown.status_code == 400 and "'shallow'" in unknown.json()["detail"]

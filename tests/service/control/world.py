@@ -279,7 +279,7 @@ def a_message(
     )
 
 
-async def until(condition: Callable[[], Awaitable[bool]], within: float = 60) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], within: float = 200) -> None:
     """Wait until `condition` holds."""
     async with asyncio.timeout(within):
         while not await condition():

@@ -27,6 +27,7 @@ from choir_common.wire.messages import (
     OutboundMessage,
     ReadChannels,
 )
+from choir_common.wire.pairing import PairingOffer, RequestPairing
 
 
 @dataclass
@@ -89,6 +90,9 @@ class ControlStandIn:
         self.progress.append(progress)
         return Empty()
 
+    async def request_pairing(self, request: RequestPairing) -> PairingOffer:
+        return PairingOffer()
+
     async def show(self, dm: str, what: Typing | Idle | Card) -> None:
         """Tell all gateways what goes on in a DM."""
         binding = next(found for found in self.table.dms if found.name == dm)
@@ -143,6 +147,7 @@ async def running_control(
         Endpoint(subjects.press_button(), ButtonPress, stand_in.press),
         Endpoint(subjects.store_card(), CardMessage, stand_in.keep_card),
         Endpoint(subjects.store_progress(), DeliveryProgress, stand_in.keep_progress),
+        Endpoint(subjects.request_pairing(), RequestPairing, stand_in.request_pairing),
     )
     async with bus.serve("choir-control", "1.0.0", *endpoints):
         yield stand_in

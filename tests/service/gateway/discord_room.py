@@ -40,6 +40,8 @@ class DiscordRoom:
     channel: DiscordChannel = field(init=False)
     token: str = TOKEN
     heartbeat_timeout_s: float = 60.0
+    pairing: bool = False
+    """Whether strangers get a code; read when a channel starts."""
     count: int = 0
 
     @property
@@ -113,7 +115,13 @@ class DiscordRoom:
     async def running(self) -> AsyncIterator[None]:
         """Run a channel until the block ends; a second one continues like a restarted gateway."""
         self.channel = make_discord_channel(
-            GatewayBinding(name="bot", type="discord", secret="t", api_url=self.discord.api_url),
+            GatewayBinding(
+                name="bot",
+                type="discord",
+                secret="t",
+                api_url=self.discord.api_url,
+                pairing=self.pairing,
+            ),
             token=self.token,
             directory=self.directory,
             control=self.control,

@@ -101,7 +101,9 @@ class Room:
 
 @contextlib.asynccontextmanager
 async def opened_room(
-    webhook: str | None = None, acknowledgement: AcknowledgementEmoji | None = None
+    webhook: str | None = None,
+    acknowledgement: AcknowledgementEmoji | None = None,
+    groups: tuple[DmBinding, ...] = (),
 ) -> AsyncIterator[Room]:
     """Run a channel until the block ends; `webhook` is where Telegram brings updates."""
     async with run_fake_telegram() as telegram:
@@ -116,7 +118,7 @@ async def opened_room(
             webhook=hook,
             acknowledgement=acknowledgement,
         )
-        table = ChannelTable(config_version=1, gateways=(gateway,), dms=(ALICE, BOB))
+        table = ChannelTable(config_version=1, gateways=(gateway,), dms=(ALICE, BOB, *groups))
         control, files = FakeControlClient(table), FakeOutboxFiles()
         conversations = ConversationDirectory()
         conversations.replace(table.dms, COMMANDS)

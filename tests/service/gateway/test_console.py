@@ -75,7 +75,7 @@ async def test_a_bot_without_a_token_is_told_and_its_words_wait(
     gateway: ServiceProcess, client: httpx2.AsyncClient, control: ControlStandIn
 ) -> None:
     assert "no-such-secret" in (await client.get("/readyz")).text
-    with pytest.raises(Unavailable, match="no token"):
+    with pytest.raises(Unavailable, match="lacks a secret"):
         await control.say("alice", "hello")
 
 

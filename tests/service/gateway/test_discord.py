@@ -56,6 +56,21 @@ async def test_strangers_are_ignored_in_silence(room: DiscordRoom) -> None:
     assert await stranger.receives_nothing()
 
 
+async def test_a_stranger_gets_one_code_where_the_gateway_allows_it(tmp_path: Path) -> None:
+    async with prepared_discord_room(tmp_path) as room:
+        room.pairing = True
+        async with room.running():
+            await room.until_connected()
+            stranger = room.discord.user(9, TOKEN)
+            for _ in range(2):
+                await stranger.send("let me in")
+            assert "CODE1" in (await stranger.receive()).text
+            await room.alice.send("hello")
+            await room.until_accepted(1)
+            assert await stranger.receives_nothing(0.2)
+    assert texts(room) == ["hello"] and [it.user_id for it in room.control.strangers] == ["9"]
+
+
 async def test_messages_of_a_user_stay_in_order(room: DiscordRoom) -> None:
     for number in range(20):
         await room.alice.send(str(number))
@@ -73,6 +88,7 @@ async def test_an_event_that_comes_twice_is_one_message(room: DiscordRoom) -> No
 
 async def test_an_edit_corrects_its_message_and_a_preview_does_not(room: DiscordRoom) -> None:
     sent = await room.alice.send("at ten https://example.com")
+    await room.until_accepted(1)  # a history that is read later has the corrected text
     await room.alice.show_preview(sent)
     await room.alice.edit(sent, "at eleven")
     await room.alice.show_preview(sent)

@@ -39,7 +39,10 @@ ECHO = ChannelProperties(
 async def test_a_new_channel_type_receives_and_sends_messages(
     nats: EmbeddedNats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = "Input should be 'telegram', 'discord', 'console' or 'webhook'"
+    expected = (
+        "Input should be 'telegram', 'discord', 'slack', 'matrix', 'email', 'whatsapp', 'signal', "
+        "'console' or 'webhook'"
+    )
     with pytest.raises(ValidationError, match=expected):
         GatewayConfig.model_validate({"type": "echo"})
     monkeypatch.setitem(CHANNEL_TYPES, "echo", ECHO)

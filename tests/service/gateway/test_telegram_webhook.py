@@ -187,6 +187,7 @@ async def test_the_api_document_says_what_each_door_asks_for(gateway: ServicePro
     asked = schemes(document)
     assert asked.pop("/telegram/{gateway}") == {"webhookSecret"}
     assert asked.pop("/webhook/{gateway}") == {"webhookSignature"}
+    assert asked.pop("/whatsapp/{gateway}") == {"metaSignature"}
     assert document["components"]["securitySchemes"]["webhookSecret"]["name"] == HEADER
     assert set(asked) == {path for path in document["paths"] if path.startswith("/v1/")}
     assert all(names == {"gatewayToken"} for names in asked.values())

@@ -67,7 +67,7 @@ async def test_a_bot_begins_with_the_token_that_is_brought_and_changes_to_the_ne
 
     await put(bare, '{"version": 6, "tokens": {}}')
     async with make_client(bare.endpoint) as client, asyncio.timeout(60):
-        while "no token" not in (await client.get("/readyz")).text:
+        while "lacks a secret" not in (await client.get("/readyz")).text:
             await asyncio.sleep(0.05)
 
 

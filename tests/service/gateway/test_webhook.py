@@ -10,8 +10,8 @@ import pytest
 
 from choir_common.errors import Unauthorized, Unavailable
 from choir_common.http.client import make_client
+from choir_common.webhook_signature import TOLERANCE, WebhookSigner
 from choir_common.wire.messages import DmBinding, GatewayBinding
-from choir_gateway.channels.webhook.signature import TOLERANCE, WebhookSigner
 from choir_local.nats import EmbeddedNats
 from choir_testing.fake_webhook_program import FakeWebhookProgram, run_fake_webhook_program
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table

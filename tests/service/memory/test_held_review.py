@@ -73,6 +73,46 @@ async def test_the_episode_supports_it(room: Room) -> None:
     assert done == 1 and await fact(room) == ("active", "episode", 1)
 
 
+async def test_what_another_person_said_in_the_session_supports_nothing(room: Room) -> None:
+    await say(room, TEA, AGAIN)
+    await begin(room)
+    await make(room, HELD)[0].run_agent("main")
+    written = await room.put("Ana told that she drinks green tea alone.")
+    readers = [{"conversations": ["console", "tablet"]}, {"conversations": ["phone"]}]
+    await room.database.execute(
+        "UPDATE choir_memory.spaces SET readers = $1::jsonb", json.dumps(readers)
+    )
+    await room.database.execute(
+        "UPDATE choir_main.knowledge_documents SET conversations = '{console}' WHERE kind = 'fact'"
+    )
+    await room.database.execute(
+        "UPDATE choir_main.knowledge_documents SET kind = 'episode', trust = 50, "
+        """metadata = '{"session_id": "s1"}', conversations = '{phone}' WHERE id = $1""",
+        written.document_id,
+    )
+    await set_conversations(room, TEA, "console")
+    await set_conversations(room, AGAIN, "phone")
+    done, model = await review(room)
+    assert (done, model.asked) == (1, []) and (await fact(room))[0] == "held"
+    # the same words of the same person in another conversation do
+    await set_conversations(room, AGAIN, "tablet")
+    await room.database.execute(
+        "UPDATE choir_main.knowledge_documents SET metadata = metadata - 'reviewed'"
+    )
+    done, model = await review(room, support(2, "it has to be green"))
+    [(_, material)] = model.asked
+    assert "alone" not in material and await fact(room) == ("active", "transcript", 2)
+
+
+async def set_conversations(room: Room, said: tuple[str, str, str], dm: str) -> None:
+    """Let a turn belong to a conversation."""
+    await room.database.execute(
+        "UPDATE choir_main.memory_documents SET conversations = ARRAY[$2] WHERE text = $1",
+        said[2],
+        dm,
+    )
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -22,7 +22,7 @@ from choir_control.agents.runtimes.port import AgentExit, LaunchSpec
 from tests.security.runtimes.confined import PRELUDE, TOKEN
 
 PYTHON_IMAGE = "python:3.13-slim-trixie"
-DEADLINE_S = 60.0
+DEADLINE_S = 200.0
 
 
 def connect() -> Any:

@@ -251,32 +251,34 @@ def test_limits_follow_what_was_spent_and_granted() -> None:
     assert (fault["code"], fault["limit"]) == ("budget_exhausted", 3)
     more = replace(state, spent=replace(state.spent, granted_tool_calls=1))
     assert tool_call_refusal(more, BUDGETS) is None
-    refused = core_job_refusal(state, BUDGETS)
+    refused = core_job_refusal(state, BUDGETS, lane="edge")
     assert refused is not None
     assert refused["code"] == "too_many_jobs"
-    assert core_job_refusal(state, Budgets()) is None
+    assert core_job_refusal(state, Budgets(), lane="edge") is None
 
 
 def test_the_end_of_a_budget_is_said_once() -> None:
     session = Session()
-    event = exhausted_event(TOKENS, session.state, BUDGETS, "console")
+    event = exhausted_event(TOKENS, session.state, BUDGETS, dm="console", lane="edge")
     assert event is not None
     assert event.limit == 10_000
     session.commit(event)
-    assert exhausted_event(TOKENS, session.state, BUDGETS, "console") is None
-    assert exhausted_event(CALLS, session.state, BUDGETS, "console") is not None
+    assert exhausted_event(TOKENS, session.state, BUDGETS, dm="console", lane="edge") is None
+    assert exhausted_event(CALLS, session.state, BUDGETS, dm="console", lane="edge") is not None
 
 
 def test_a_budget_that_was_raised_in_the_configuration_stops_nothing_any_more() -> None:
     session = Session()
-    event = exhausted_event(CALLS, session.state, BUDGETS, "console")
+    event = exhausted_event(CALLS, session.state, BUDGETS, dm="console", lane="edge")
     assert event is not None
     session.commit(event)
     assert exhausted_budget(session.state, BUDGETS) == CALLS
     raised = BUDGETS.model_copy(update={"max_tool_calls_per_session": 4})
     assert exhausted_budget(session.state, raised) is None
-    assert parse_grant("yes", session.state, raised) is None, "nothing is asked any more"
-    again = exhausted_event(CALLS, session.state, raised, "console")
+    assert parse_grant("yes", session.state, raised, lane="edge") is None, (
+        "nothing is asked any more"
+    )
+    again = exhausted_event(CALLS, session.state, raised, dm="console", lane="edge")
     assert again is not None and again.limit == 4
     session.commit(again)
     assert exhausted_budget(session.state, raised) == CALLS
@@ -293,13 +295,13 @@ def test_the_question_says_in_words_which_budget_is_used_up_and_where_it_is_set(
 @pytest.mark.parametrize("text", ["/continue", " /Continue ", "yes", "Yes!", "ok.", "go on"])
 def test_a_yes_while_a_budget_is_used_up_grants_as_much_again(text: str) -> None:
     session = Session()
-    assert parse_grant(text, session.state, BUDGETS) is None
+    assert parse_grant(text, session.state, BUDGETS, lane="edge") is None
     for budget, amount in ((TOKENS, 10_000), (CALLS, 3)):
-        event = exhausted_event(budget, session.state, BUDGETS, "console")
+        event = exhausted_event(budget, session.state, BUDGETS, dm="console", lane="edge")
         assert event is not None
         session.commit(event)
         assert f"{amount:,}" in budget_question(budget, session.state, BUDGETS)
-        grant = parse_grant(text, session.state, BUDGETS)
+        grant = parse_grant(text, session.state, BUDGETS, lane="edge")
         assert grant is not None
         assert (grant.budget, grant.amount) == (budget, amount)
         session.commit(grant.event("inb_1"))
@@ -310,7 +312,7 @@ def test_a_yes_while_a_budget_is_used_up_grants_as_much_again(text: str) -> None
 @pytest.mark.parametrize("text", ["no", "", "yes but first tell me what it cost", "/continued"])
 def test_anything_else_grants_nothing(text: str) -> None:
     state = SessionState(exhausted=TOKENS)
-    assert parse_grant(text, state, BUDGETS) is None
+    assert parse_grant(text, state, BUDGETS, lane="edge") is None
 
 
 class BilledModel(SlowModel):

@@ -5,12 +5,14 @@ import pytest
 from pydantic import JsonValue
 
 from choir_agent.arbiter.call_policy import question_of_call, rule_call
+from choir_agent.arbiter.conversation_rule import own_recipients
 from choir_agent.arbiter.host_rule import HostRule, NewHosts, describe_refused, uses_proxy
 from choir_agent.arbiter.rulings import CheckedCall, Question
 from choir_agent.provenance.taint_rule import TaintRule
-from choir_agent.tools.builtin import email_send, fs_read, shell, web_browse
+from choir_agent.tools.builtin import email_send, fs_read, message_send, shell, web_browse
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_common.wire.config import AgentConversation
 from choir_common.wire.connections import HostConnections
 from choir_common.wire.events import ToolCall, ToolResultCommitted, ToolStatus
 from choir_common.wire.grants import EVERY_SCOPE
@@ -285,3 +287,37 @@ def test_the_model_is_told_which_hosts_were_new_and_how_to_ask() -> None:
     assert "repeat it" in str(told)
     assert describe_refused(()) == {}
     assert NewHosts().why == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "rule", "asks"),
+    [
+        ("phone", {}, False),
+        ("bob", {"arguments": {"conversation": "*"}}, True),
+        ("bob", {"recipients": ["dm:*"]}, False),
+    ],
+)
+def test_a_message_to_somebody_else_sends_private_data_out(
+    target: str, rule: dict[str, object], asks: bool
+) -> None:
+    served = (
+        AgentConversation(name="console", person="ada"),
+        AgentConversation(name="phone", person="ada"),
+        AgentConversation(name="bob", person="bob"),
+    )
+    arguments: JsonObject = {"text": "hello", "conversation": target}
+    checked = CheckedCall(Stub(message_send.MANIFEST), arguments, "", ())
+    rules = [PolicyRule.model_validate({"action": "allow", **rule}, strict=False)] if rule else []
+    policy = AgentPolicy(agent_id="main", rules=tuple(rules))
+    ruled = rule_call(policy, checked, "edge", known_recipients=own_recipients(served, "console"))
+    question = question_of_call(
+        TaintRule(ToldSession().memory),
+        ruled,
+        checked,
+        lane="edge",
+        lane_taint=TAINTED,
+        new_hosts=NewHosts(),
+    )
+    assert (question is not None) is asks
+    if question is not None:
+        assert "Destination: dm:bob" in question.why and question.scopes == ("once",)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from choir_agent.tools.mail.outgoing_message import message_id_for
 from choir_agent.tools.mail.received_message import MAX_NAME, safe_file_name
-from choir_agent.tools.mail.text import clean_text, html_to_text, one_line, quote
+from choir_common.mail.text import clean_text, html_to_text, one_line, quote
 
 
 @given(st.text())

@@ -122,12 +122,12 @@ async def test_a_refusal_is_recorded_once_and_asks_the_user() -> None:
         async with money.reserve(CALL):
             raise AssertionError("the call was made")
     assert refused.value.message == "Ask."
-    event = refused.value.event(SessionState(), LIMITED, "dm")
+    event = refused.value.event(SessionState(), LIMITED, dm="dm", lane="edge")
     assert event is not None and (event.budget, event.limit) == ("usd_per_day", 5_000_000)
     known = SessionState(
         exhausted="usd_per_day", exhausted_limit=5_000_000, exhausted_until=event.until
     )
-    assert refused.value.event(known, LIMITED, "dm") is None
+    assert refused.value.event(known, LIMITED, dm="dm", lane="edge") is None
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_message_extends_a_budget_only_if_it_means_that(
     budget: str | None, until: str, text: str, grants: bool
 ) -> None:
     state = SessionState(exhausted=budget, exhausted_until=until)
-    grant = parse_money_grant(text, state, NOW)
+    grant = parse_money_grant(text, state, NOW, lane="edge")
     assert (grant is not None) is grants
     if grant is not None:
         assert grant.event("inbox").budget == budget

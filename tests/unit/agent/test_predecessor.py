@@ -5,12 +5,12 @@ import pytest
 
 from choir_agent.compaction.session_summary import summary_input
 from choir_agent.log.session_state import dump_state, load_state
+from choir_agent.prompt.prompt_notes import LanePrompt
 from choir_agent.working_memory.log_search import SearchScope, search_words
 from choir_agent.working_memory.predecessor_session import load_carried_conversation
 from choir_agent.working_memory.working_memory import SnapshotWriter
 from choir_common.wire.events import (
-    CarriedEvent,
-    EventPayload,
+    CoreStarted,
     Fact,
     InjectedInstruction,
     LaneSummary,
@@ -18,13 +18,16 @@ from choir_common.wire.events import (
     ModelOutput,
     ReferenceSummary,
     RemindersAdded,
+    Reply,
     SessionAbandoned,
     SessionStarted,
     SessionStopped,
     TurnParked,
     TurnUnparked,
+    UserMessageStarted,
 )
 from choir_common.wire.model import JsonObject
+from choir_common.wire.schedules import WakeUp
 from tests.unit.agent.told_session import ToldSession
 
 
@@ -37,12 +40,12 @@ def continued(before: ToldSession, name: str = "s1", from_rev: int = 1) -> ToldS
     """Return the session that continues another, as `app` opens it."""
     inherited = load_carried_conversation(log_of(before, from_rev), name)
     after = ToldSession()
-    payloads: list[EventPayload] = [
-        SessionStarted(agent_id="main", epoch=1, continues=name, seed=inherited.seed),
-        *inherited.carried,
-    ]
-    for payload in payloads:
-        after.append("edge", payload)
+    start = SessionStarted(
+        agent_id="main", epoch=1, continues=name, seed=inherited.seed, taint=inherited.taint
+    )
+    after.append("edge", start)
+    for copy in inherited.copies:
+        after.append(copy.lane, copy.event)
     return after
 
 
@@ -206,7 +209,7 @@ def test_carried_words_are_found_in_the_sessions_own_log() -> None:
 @pytest.mark.parametrize("snapshot", [None, {}, {"events": [1]}, {"events": "x"}])
 def test_a_predecessor_that_cannot_be_read_is_left_out(snapshot: JsonObject | None) -> None:
     assert (
-        load_carried_conversation(snapshot, "s1").carried == ()
+        load_carried_conversation(snapshot, "s1").copies == ()
         and load_carried_conversation(snapshot, "s1").seed == ()
     )
 
@@ -214,15 +217,15 @@ def test_a_predecessor_that_cannot_be_read_is_left_out(snapshot: JsonObject | No
 def test_a_session_that_continues_nothing_takes_nothing_over() -> None:
     before = started()
     before.turn(1)
-    assert load_carried_conversation(log_of(before), None).carried == ()
+    assert load_carried_conversation(log_of(before), None).copies == ()
 
 
 def test_a_copy_keeps_the_time_of_the_original() -> None:
     before = started()
     before.turn(1)
-    copies = load_carried_conversation(log_of(before), "s1").carried
+    copies = load_carried_conversation(log_of(before), "s1").copies
     times = {entry.event().at for entry in before.log.entries}
-    assert all(isinstance(copy, CarriedEvent) and copy.at in times for copy in copies)
+    assert all(copy.event.at in times for copy in copies) and copies
 
 
 def test_a_session_is_summed_up_without_what_it_copied_from_the_one_before() -> None:
@@ -253,3 +256,59 @@ def test_a_turn_that_was_put_aside_stands_where_it_stood_before_the_stop() -> No
     assert after.state.parked == () and after.state.turn is None
     # also when the copies are copied
     assert continued(stopped(after), "s2").edge() == after.edge()
+
+
+def test_each_conversation_goes_on_with_its_own_events_and_summary() -> None:
+    before, desk = started(), "edge:desk"
+
+    def turn(number: int, text: str) -> int:
+        message = UserMessageStarted(
+            turn_id=f"d{number}", inbox_id=f"m{number}", dm="desk", text=text
+        )
+        before.append(desk, message)
+        before.think(f"d{number}", f"{text} answered", desk)
+        reply = Reply(
+            turn_id=f"d{number}",
+            dm="desk",
+            text=f"{text} answered",
+            kind="answer",
+            answers=f"m{number}",
+        )
+        return before.append(desk, reply)
+
+    for number in range(1, 4):
+        before.turn(number)
+        through = turn(number, f"desk {number}")
+        if number == 1:
+            before.compact(desk, through, "the desk began")
+            before.compact("edge", through, "the home began")
+    before.ask(9, "cut short")
+
+    def prompts(session: ToldSession) -> tuple[LanePrompt, LanePrompt]:
+        home = session.assembler.edge(session.state, b"[]", lane="edge")
+        return home, session.assembler.edge(session.state, b"[]", lane=desk)
+
+    expected = prompts(before.again())
+    assert prompts(before) == expected
+    after = continued(stopped(before))
+    for lane, before_stop in zip(prompts(after), expected, strict=True):
+        # the summary has the session of the folded events, too
+        assert lane.messages[2:] == before_stop.messages[2:]
+    home, at_desk = (b"".join(prompt.messages).decode() for prompt in prompts(after))
+    assert "the home began" in home and "ask 3" in home and "desk" not in home
+    assert "the desk began" in at_desk and "desk 3" in at_desk and "ask" not in at_desk
+    again = continued(stopped(after), "s2")
+    assert [prompt.messages[2:] for prompt in prompts(again)] == [
+        prompt.messages[2:] for prompt in expected
+    ]
+
+
+def test_what_tainted_one_conversation_does_not_taint_another_after_a_stop() -> None:
+    before, desk = started(), "edge:desk"
+    wake_up = WakeUp(schedule_id=1, summary="daily", by_agent=True)
+    message = UserMessageStarted(turn_id="d1", inbox_id="m1", dm="desk", text="x", wake_up=wake_up)
+    before.append(desk, message)
+    job = CoreStarted(job_id="j", job_name="n", call_id="c", dm="desk", task_spec="x")
+    before.append(desk, job)
+    taint = continued(stopped(before)).state.taint
+    assert taint.lane(desk).outside and not taint.lane("edge").outside

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from choir_agent.working_memory.log_search import SearchScope, excerpt, search_hash, search_words
 from choir_common.wire.events import (
+    CoreStarted,
     CoreStopped,
     Exposure,
     InjectedInstruction,
@@ -13,6 +14,7 @@ from choir_common.wire.events import (
     ProviderFields,
     ToolCall,
     ToolResultCommitted,
+    UserMessageStarted,
 )
 from tests.unit.agent.told_session import TOOL, ToldSession
 
@@ -146,3 +148,31 @@ def test_a_word_that_was_said_is_found(word: str) -> None:
     session.ask(1, f"before {word} after")
     if word.split():
         assert revs(session, word.split()[0]) == [1]
+
+
+def test_each_conversation_finds_its_own_events_and_those_of_its_jobs_only() -> None:
+    session, desk = ToldSession(), "edge:desk"
+    session.ask(1, "the treasure of the home")
+    session.start_job("home")
+    message = UserMessageStarted(turn_id="d1", inbox_id="m1", dm="desk", text="the treasure there")
+    session.append(desk, message)
+    started = CoreStarted(
+        job_id="j", job_name="there", call_id="c", dm="desk", task_spec="find the treasure"
+    )
+    session.append(desk, started)
+    for job_id, name in (("job_home", "home"), ("j", "there"), ("forgotten", "forgotten")):
+        result = {"text": f"the treasure of {name}"}
+        stopped = CoreStopped(job_id=job_id, job_name=name, outcome="completed", result=result)
+        session.append(f"core:{name}", stopped)
+
+    def found_by(lane: str) -> list[int]:
+        scope = SearchScope.of(session.state, lane, "", entries=session.log.entries)
+        return sorted(revs(session, "treasure", scope))
+
+    assert (found_by("edge"), found_by(desk)) == ([1, 5], [3, 4, 6])
+    assert found_by("edge:phone") == []
+    # control knows who started the job whose start is no longer in memory
+    entries = tuple(session.log.entries)
+    recent, older = entries[:6], entries[6:]
+    scope = SearchScope.of(session.state, desk, "", entries=(*recent, *older), selection=older)
+    assert sorted(revs(session, "treasure", scope)) == [3, 4, 6, 7]

@@ -78,6 +78,16 @@ def test_words_that_the_agent_scheduled_count_as_text_from_outside(by_agent: boo
         )
 
 
+def test_text_of_a_trigger_counts_as_text_from_outside_with_the_trust_of_a_page() -> None:
+    mark = WakeUp(summary="webhook ci", by_agent=False, outside="webhook ci")
+    message = UserMessageStarted(
+        turn_id="t", inbox_id="hook_1", dm="console", text="⟦x⟧", wake_up=mark
+    )
+    taint = apply_to_taint(SessionTaint(), "edge", message).lane("edge")
+    assert [(one.what, one.trust) for one in taint.outside] == [("webhook ci", 10)]
+    assert taint.trust == 10 and not taint.private
+
+
 def test_a_written_file_holds_what_its_lane_holds_and_others_do_not() -> None:
     taint = SessionTaint(lanes={"edge": HELD})
     taint = apply_to_taint(taint, "edge", result(ResultProvenance(wrote="out.txt")))

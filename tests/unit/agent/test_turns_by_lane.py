@@ -1,7 +1,11 @@
 """Each conversation of a session has an open turn of its own, and crashes are counted for each turn."""
 
+from datetime import UTC, datetime
+
 import pytest
 
+from choir_agent.budgets.limits import TOKENS, core_job_refusal, exhausted_event, parse_grant
+from choir_agent.budgets.money import parse_money_grant
 from choir_agent.lanes.turn_moves import MAX_RESUMES, CallModel, TurnLimitReached, next_turn_move
 from choir_agent.log.session_state import (
     JobState,
@@ -13,6 +17,7 @@ from choir_agent.log.session_state import (
 )
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import (
+    BudgetExhausted,
     Cancelled,
     CoreReported,
     CoreStarted,
@@ -119,6 +124,78 @@ def test_the_windows_of_conversations_are_separate() -> None:
     assert home is not None and [turn.turn_id for turn in home.turns] == ["t1"]
     assert desk is not None and [turn.turn_id for turn in desk.turns] == ["d1"]
     assert session.again().memory.lanes() == ("edge", DESK)
+
+
+def test_a_prompt_has_the_events_and_jobs_of_its_own_conversation_only() -> None:
+    session = two_turns()
+    session.start_job("home")
+    job = CoreStarted(job_id="j", job_name="there", call_id="c", dm="desk", task_spec="dig")
+    session.append(DESK, job)
+    session.think("d1", "at the desk", DESK)
+    home = b"".join(session.edge().messages).decode()
+    desk = b"".join(session.assembler.edge(session.state, b"[]", lane=DESK).messages).decode()
+    assert "ask 1" in home and "- home" in home
+    assert "at the desk" not in home and "- there" not in home
+    assert "at the desk" in desk and "- there" in desk
+    assert "ask 1" not in desk and "- home" not in desk
+
+
+def test_a_message_is_dated_by_the_one_before_it_in_its_own_conversation() -> None:
+    session = two_turns()
+    home, desk = session.state.last_message_in("edge"), session.state.last_message_in(DESK)
+    assert home and desk and session.state.last_message_in("edge:phone") == ""
+    answer_desk(session, 1)
+    assert session.state.last_message_in("edge") == home
+    assert load_state(dump_state(session.state)).last_message_in(DESK) >= desk
+
+
+def test_only_a_user_who_was_asked_extends_a_budget() -> None:
+    session, now = two_turns(), datetime.now(UTC)
+    budgets = Budgets(total_session_tokens=1_000)
+
+    def grants(lane: str) -> bool:
+        return parse_grant("yes", session.state, budgets, lane=lane) is not None
+
+    def ask_in(lane: str) -> None:
+        event = exhausted_event(TOKENS, session.state, budgets, dm="x", lane=lane)
+        assert event is not None
+        session.append(lane, event)
+        assert exhausted_event(TOKENS, session.state, budgets, dm="x", lane=lane) is None
+
+    ask_in(DESK)
+    assert (grants(DESK), grants("edge")) == (True, False)
+    assert load_state(dump_state(session.state)) == session.state
+    ask_in("edge")
+    assert (grants(DESK), grants("edge"), grants("edge:phone")) == (True, True, False)
+    grant = parse_grant("yes", session.state, budgets, lane=DESK)
+    assert grant is not None
+    session.append(DESK, grant.event("m2"))
+    assert session.state.exhausted is None
+    asked = BudgetExhausted(budget="usd_per_day", limit=1, dm="x")
+    session.append(DESK, asked)
+    assert parse_money_grant("yes", session.state, now, lane="edge") is None
+    assert parse_money_grant("yes", session.state, now, lane=DESK) is not None
+
+
+def test_jobs_without_a_message_between_are_limited_in_each_conversation() -> None:
+    session, budgets = two_turns(), Budgets(max_core_jobs_per_message=1, max_core_jobs=9)
+    job = CoreStarted(job_id="j", job_name="there", call_id="c", dm="desk", task_spec="dig")
+    session.append(DESK, job)
+    session.ask(2)
+    assert core_job_refusal(session.state, budgets, lane="edge") is None
+    assert core_job_refusal(session.state, budgets, lane=DESK) is not None
+    ask_desk(session, 2)
+    assert core_job_refusal(session.state, budgets, lane=DESK) is None
+
+
+def test_what_a_job_reports_is_due_in_the_conversation_that_started_it() -> None:
+    session = two_turns()
+    session.append(DESK, CoreStarted(job_id="j", job_name="n", call_id="c", dm="x", task_spec="x"))
+    session.append("core:n", CoreStopped(job_id="j", job_name="n", outcome="completed"))
+    assert session.state.reports_in("edge") == ()
+    assert [due.subject for due in session.state.reports_in(DESK)] == ["j"]
+    assert load_state(dump_state(session.state)) == session.state
+    assert session.state.open_edges == {"edge", DESK}
 
 
 def test_a_job_gives_its_taint_to_the_conversation_that_started_it() -> None:

@@ -67,6 +67,11 @@ def test_a_job_has_one_card_from_its_start_to_its_end() -> None:
     assert [card.done for card in cards] == [False, False, True]
 
 
+def test_the_card_of_a_short_job_counts_one_step() -> None:
+    ended = CoreStopped(job_id="j", job_name="tidy", outcome="error", steps=1, duration_ms=1)
+    assert [card.text for card in job_cards(events(ended))] == ["⛔ tidy: failed (0 s, 1 step)."]
+
+
 class NoCards(CardStore):
     """Knows of no message that shows a card."""
 
@@ -160,7 +165,7 @@ async def published(*notes: Event | ReplyDraft) -> list[object]:
     )
     for note in notes:
         if isinstance(note, ReplyDraft):
-            activity.note_draft(LEASE, note)
+            activity.note_draft(LEASE, "edge", note)
         else:
             activity.note_events(LEASE, [note])
     running = asyncio.create_task(activity.run())
@@ -191,4 +196,4 @@ async def test_a_draft_after_a_notice_is_still_told() -> None:
 
 async def test_after_a_restart_of_control_a_draft_says_that_the_agent_works() -> None:
     draft = ReplyDraft(read_rev=7, text="Once")
-    assert await published(draft) == [Typing(lasts_s=30), Draft(text="Once")]
+    assert await published(draft) == [Draft(text="Once"), Typing(lasts_s=30)]

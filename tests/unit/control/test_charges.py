@@ -144,13 +144,23 @@ def test_a_core_jobs_charge_has_its_id_and_not_its_name() -> None:
 
 def test_a_grant_is_the_configured_limit_and_only_admins_extend_all_agents_budget() -> None:
     own, total, unset = (
-        ReportedGrant(1, "usd_per_day", NOW),
-        ReportedGrant(2, "total_usd_per_day", NOW),
-        ReportedGrant(3, "usd_per_month", NOW),
+        ReportedGrant(1, "usd_per_day", NOW, "edge"),
+        ReportedGrant(2, "total_usd_per_day", NOW, "edge"),
+        ReportedGrant(3, "usd_per_month", NOW, "edge"),
     )
     for dm, expected in (("d", [(1, 2)]), ("admin", [(1, 2), (2, 5)]), ("gone", [(1, 2)])):
-        priced = PRICER.price_grants("main", dm, (own, total, unset))
+        priced = PRICER.price_grants("main", (dm,), (own, total, unset))
         assert [(it.grant.rev, it.amount) for it in priced] == expected
+
+
+def test_the_conversation_of_a_grant_decides_whether_an_admin_gave_it() -> None:
+    lanes = {"edge": False, "edge:admin": True, "edge:elsewhere": False, "core:admin": False}
+    for lane, is_admin in lanes.items():
+        total = ReportedGrant(1, "total_usd_per_day", NOW, lane)
+        assert bool(PRICER.price_grants("main", ("d", "admin"), (total,))) is is_admin
+    # an admin's conversation that the session does not serve
+    total = ReportedGrant(1, "total_usd_per_day", NOW, "edge:admin")
+    assert not PRICER.price_grants("main", ("d",), (total,))
 
 
 @pytest.mark.parametrize("seconds", [1e20, 1e300])

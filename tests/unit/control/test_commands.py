@@ -132,10 +132,13 @@ def test_a_regular_conversation_reaches_its_own_agent_only() -> None:
 
 def test_help_names_every_command_that_may_be_given_once() -> None:
     for is_admin in (False, True):
-        lines = help_text(is_admin).splitlines()[:-1]
-        usages = [row.usage_for(is_admin=is_admin) for row in commands_for(is_admin)]
+        lines = help_text("admin" if is_admin else "user").splitlines()[:-1]
+        usages = [
+            row.usage_for(is_admin=is_admin)
+            for row in commands_for("admin" if is_admin else "user")
+        ]
         assert [line.split(" - ")[0] for line in lines] == usages
-    assert "/start" not in help_text(is_admin=False)
+    assert "/start" not in help_text("user")
 
 
 def test_every_row_has_a_name_of_its_own_and_a_sentence() -> None:
@@ -149,9 +152,9 @@ def test_every_row_has_a_name_of_its_own_and_a_sentence() -> None:
 
 
 def test_what_a_command_is_not_is_said() -> None:
-    assert "admin conversations" in unknown_text(TypedCommand("/start", "x"), is_admin=False)
-    assert "/agent list" in unknown_text(TypedCommand("/agent", ""), is_admin=True)
-    assert "There is no command /frob" in unknown_text(TypedCommand("/frob"), is_admin=True)
+    assert "admin conversations" in unknown_text(TypedCommand("/start", "x"), "user")
+    assert "/agent list" in unknown_text(TypedCommand("/agent", ""), "admin")
+    assert "There is no command /frob" in unknown_text(TypedCommand("/frob"), "admin")
 
 
 def test_on_a_phone_a_message_names_what_can_be_typed_there() -> None:
@@ -166,15 +169,15 @@ def test_on_a_phone_a_message_names_what_can_be_typed_there() -> None:
 
 
 def test_a_regular_conversation_is_shown_no_argument_that_it_may_not_give() -> None:
-    assert "[agent]" not in help_text(is_admin=False) and "/status - " in help_text(is_admin=False)
-    assert "/status [agent]" in help_text(is_admin=True)
+    assert "[agent]" not in help_text("user") and "/status - " in help_text("user")
+    assert "/status [agent]" in help_text("admin")
 
 
 def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
-    assert "Did you mean /help?" in unknown_text(TypedCommand("/hlep"), is_admin=False)
-    assert "Did you mean /cores?" in unknown_text(TypedCommand("/coers"), is_admin=False)
-    assert "Did you mean" not in unknown_text(TypedCommand("/update-al"), is_admin=False)
-    assert "Did you mean /update-all?" in unknown_text(TypedCommand("/update-al"), is_admin=True)
+    assert "Did you mean /help?" in unknown_text(TypedCommand("/hlep"), "user")
+    assert "Did you mean /cores?" in unknown_text(TypedCommand("/coers"), "user")
+    assert "Did you mean" not in unknown_text(TypedCommand("/update-al"), "user")
+    assert "Did you mean /update-all?" in unknown_text(TypedCommand("/update-al"), "admin")
 
 
 def test_a_number_means_what_was_shown_beside_it() -> None:

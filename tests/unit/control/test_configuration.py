@@ -31,6 +31,15 @@ PATTERN_KEY = re.compile(r'"patternProperties": \{"((?:[^"\\]|\\.)*)"')
 DEFAULTS = {"workspace": "w", "llm": "default", "dm": "d"}
 MODEL = {"model": "m", "endpoint": "http://m/v1", "secret": "k"}
 EARS = {"model": "whisper-1", "endpoint": "http://ears/v1"}
+MAILBOX = {
+    "imap_host": "m",
+    "smtp_host": "m",
+    "authserv_id": "m",
+    "address": "agent@x.y",
+    "smtp_security": "tls",
+}
+MAIL_GATEWAY = {"type": "email", "secret": "s", "email": MAILBOX}
+ANN = {"gateway": "g", "user_id": "ann@x.y"}
 BASE: dict[str, Any] = {
     "agents": {"main": {"defaults": DEFAULTS}},
     "workspaces": {"w": {"path": "/tmp/w"}},
@@ -70,9 +79,36 @@ def test_a_sound_configuration_has_no_faults() -> None:
             },
             "gateways.g.webhook",
         ),
+        ({"gateways": {"g": {"type": "slack", "secret": "s"}}}, "gateways.g.app_secret"),
+        (
+            {"gateways": {"g": {"type": "console", "app_secret": "s"}}},
+            "gateways.g.app_secret",
+        ),
         (
             {"gateways": {"g": {"type": "console", "acknowledgement": "👀"}}},
             "gateways.g.acknowledgement",
+        ),
+        ({"gateways": {"g": {"type": "signal", "api_url": "http://s"}}}, "gateways.g.signal"),
+        (
+            {"gateways": {"g": {"type": "email", "secret": "s"}}, "dms": {"d": ANN}},
+            "gateways.g.email",
+        ),
+        ({"gateways": {"g": {"type": "console", "email": MAILBOX}}}, "gateways.g.email"),
+        (
+            {
+                "gateways": {"g": MAIL_GATEWAY | {"email": {**MAILBOX, "imap_security": "none"}}},
+                "dms": {"d": ANN},
+            },
+            "gateways.g.email.imap_security",
+        ),
+        ({"gateways": {"g": MAIL_GATEWAY}}, "dms.d.user_id"),
+        (
+            {"gateways": {"g": MAIL_GATEWAY}, "dms": {"d": ANN, "e": ANN | {"user_id": "Ann@x.y"}}},
+            "dms.e",
+        ),
+        (
+            {"gateways": {"g": MAIL_GATEWAY}, "dms": {"d": ANN | {"user_id": "Agent@x.y"}}},
+            "dms.d.user_id",
         ),
         (
             {"dms": {**BASE["dms"], "e": {"gateway": "g", "user_id": "1"}}},
@@ -123,13 +159,6 @@ def test_a_sound_configuration_has_no_faults() -> None:
                 "dms": {**BASE["dms"], "e": {"gateway": "g", "user_id": "2"}},
             },
             "agents.main.conversations: 'e' is in agents.main.conversations",
-        ),
-        (
-            {
-                "agents": {"main": {"defaults": DEFAULTS, "conversations": ["e"]}},
-                "dms": {**BASE["dms"], "e": {"gateway": "g", "user_id": "2"}},
-            },
-            "agents.main.conversations: this version of Choir serves one conversation",
         ),
         ({"agents": {"memory": {"defaults": DEFAULTS}}}, "agents.memory"),
         ({"budgets": {"total_session_tokens": 10}}, "budgets.total_session_tokens"),
@@ -341,6 +370,18 @@ def test_an_agents_own_budgets_stand_in_the_place_of_those_of_all() -> None:
     main, plain = (snapshot.settings_for(name, BOUND).budgets for name in agents)
     assert (main.max_tool_calls_per_session, main.max_core_jobs) == (7, 2)
     assert (plain.max_tool_calls_per_session, plain.max_core_jobs) == (20_000, 2)
+
+
+def test_an_agent_with_a_conversation_of_no_admin_works_in_the_role_of_a_user() -> None:
+    dms = {"d": {**BASE["dms"]["d"], "admin": True}, "e": {**BASE["dms"]["d"], "user_id": "e"}}
+    agents = {
+        "main": {"defaults": DEFAULTS, "conversations": ["e"]},
+        "plain": {"defaults": DEFAULTS},
+    }
+    snapshot = ConfigSnapshot(1, config(agents=agents, dms=dms))
+    assert snapshot.settings_for("main", BOUND).policy.role == "user"
+    assert snapshot.settings_for("plain", BOUND).policy.role == "admin"
+    assert snapshot.default_agent_for("e") == "main"
 
 
 def test_a_time_zone_is_the_users_the_agents_or_that_of_the_host(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from choir_control.log.eventlog.store import EventStore
 from choir_control.log.leases.store import Lease
 
 BOUND = ResourceBindings(workspace="w", llm="l", dm="d")
-BEAT = make_batch(LogHead(), (), "d")
+BEAT = make_batch(LogHead(), (), ("d",))
 
 
 def lease(session_id: str) -> Lease:

@@ -1,5 +1,6 @@
 """The memory tools: secrets are masked, and a conversation without recall or incognito reads nothing."""
 
+import dataclasses
 from typing import cast
 
 import pytest
@@ -8,8 +9,14 @@ from choir_common.errors import Forbidden, InvalidRequest
 from choir_common.redactor import MASK, Redactor
 from choir_common.wire.config import Config
 from choir_common.wire.memory_modes import MemoryMode
-from choir_common.wire.memory_recall import ReadHints, Reminders, ToolHints
-from choir_common.wire.memory_search import MemoryHits, MemoryQuery
+from choir_common.wire.memory_recall import ReadHints, ReadReminders, Reminders, ToolHints
+from choir_common.wire.memory_search import (
+    MemoryHits,
+    MemoryQuery,
+    MemoryReader,
+    MemoryUpsert,
+    MemoryWritten,
+)
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.configuration.current import ConfigService
@@ -22,8 +29,14 @@ TEA = {"operation": "insert", "text": "Ada likes green tea.", "key": "user.tea"}
 ASKED = {"store": "knowledge", "query": "tea", "mode": "text"}
 
 
-def a_configuration(*, recall: bool = True, query_expansion: bool = False) -> ConfigService:
-    agent = {"defaults": {"workspace": "main", "llm": "default", "dm": "console"}, "recall": recall}
+def a_configuration(
+    *, recall: bool = True, query_expansion: bool = False, between: str | None = None
+) -> ConfigService:
+    agent = {
+        "defaults": {"workspace": "main", "llm": "default", "dm": "console"},
+        "recall": recall,
+        "memory_between_people": between,
+    }
     config = Config.model_validate(
         {
             "agents": {"main": agent},
@@ -141,3 +154,39 @@ async def test_the_configuration_decides_whether_a_model_expands_an_agents_searc
     assert [query.expand for query in queries] == [expansion]
     with pytest.raises(InvalidRequest, match="expand must not be set"):
         await tools.query(a_lease(), "call-2", {**ASKED, "expand": True})
+
+
+async def test_the_conversation_of_a_call_decides_whose_memory_it_reads() -> None:
+    readers: list[MemoryReader | None] = []
+
+    class RecordingMemory(FakeMemory):
+        async def query(self, query: MemoryQuery) -> MemoryHits:
+            readers.append(query.reader)
+            return await super().query(query)
+
+        async def upsert(self, write: MemoryUpsert) -> MemoryWritten:
+            assert write.conversation == "phone"
+            readers.append(write.reader)
+            return await super().upsert(write)
+
+        async def hints(self, request: ReadHints) -> ToolHints:
+            readers.append(request.reader)
+            return ToolHints(hints=())
+
+        async def remind(self, request: ReadReminders) -> Reminders:
+            readers.append(request.reader)
+            return Reminders(reminders=())
+
+    tools = MemoryTools(RecordingMemory(), Redactor(), a_configuration(between="separate"))
+    lease = dataclasses.replace(a_lease(), further_dms=("phone",)).in_conversation("phone")
+    await tools.upsert(lease, "call-1", {**TEA})
+    await tools.query(lease, "call-2", {**ASKED})
+    await tools.hints(lease, "call-3", {"tool": "choir.shell.run", "said": "No such file."})
+    await tools.remind(lease, "call-4", {"text": "tea?"})
+    assert readers == [MemoryReader(conversations=("phone",))] * 4
+    everybody = {"conversations": ["console", "phone"]}
+    for name, value in (("reader", everybody), ("reader", None), ("conversation", "console")):
+        with pytest.raises(InvalidRequest, match=f"{name} must not be set"):
+            await tools.upsert(lease, "call-5", {**TEA, name: value})
+    with pytest.raises(InvalidRequest, match="reader must not be set"):
+        await tools.query(lease, "call-6", {**ASKED, "reader": everybody})

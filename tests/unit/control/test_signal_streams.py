@@ -1,16 +1,18 @@
 """A stream of signals reads the table once for each notification."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import cast
 
 from choir_common.http.responses import KEEPALIVE
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.leases.store import Lease
+from choir_control.log.signals.file_fetches import MessageFileFetcher
 from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore, StoredSignal
-from choir_control.log.signals.streams import PAGE, MessageFileFetcher, SignalStreams
+from choir_control.log.signals.streams import PAGE, SignalStreams
 
 LEASE = Lease("ses_1", "main", 1, b"", ResourceBindings(workspace="w", llm="m", dm="console"))
 
@@ -29,6 +31,9 @@ class Table:
         self.reads += 1
         last = min(self.count, after + limit)
         return [StoredSignal(seq, "inbox", "{}") for seq in range(after + 1, last + 1)]
+
+    async def mark_delayed(self, page: Sequence[StoredSignal]) -> None:
+        """Do nothing: no signal is delayed."""
 
 
 class Everyone:

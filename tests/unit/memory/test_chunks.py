@@ -13,6 +13,7 @@ from choir_common.wire.events import (
     CoreStopped,
     Event,
     InjectedInstruction,
+    Reply,
     ReportBegun,
     SkillStarted,
     SkillTransitioned,
@@ -20,15 +21,8 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.schedules import WakeUp
 from choir_memory.sessions.rendering import PART_CHARS, split_text
-from choir_memory.sessions.units import (
-    RUN_CALLS,
-    SplitterState,
-    Unit,
-    UnitSplitter,
-    parse_state,
-    render_state,
-    split_session,
-)
+from choir_memory.sessions.splitter_state import SplitterState, parse_state, render_state
+from choir_memory.sessions.units import RUN_CALLS, Unit, UnitSplitter, split_session
 from tests.support.sessions import LogBuilder
 
 
@@ -68,6 +62,34 @@ def test_the_words_of_a_schedule_are_a_note_and_no_words_of_the_user() -> None:
     script.add(message)
     (note,) = of(script)
     assert (note.kind, note.speaker, note.origin) == ("note", "schedule", "agent")
+
+
+def test_the_text_of_a_trigger_is_a_note_with_the_trust_of_a_page() -> None:
+    script = make_script()
+    mark = WakeUp(summary="webhook ci", by_agent=False, outside="webhook ci")
+    script.add(
+        UserMessageStarted(
+            turn_id="turn_1", inbox_id="hook_1", dm="console", text="I like tea", wake_up=mark
+        )
+    )
+    script.reply("Noted.", "turn_1")
+    note, answer = of(script)
+    assert (note.kind, note.speaker, note.origin, note.trust) == ("note", "trigger", "web", 10)
+    assert answer.trust == 10
+
+
+def test_a_wake_up_with_nothing_to_say_is_not_remembered() -> None:
+    script = make_script()
+    mark = WakeUp(schedule_id=8, summary="schedule 8", by_agent=False, quiet=True)
+    script.add(
+        UserMessageStarted(
+            turn_id="turn_1", inbox_id="run_1", dm="console", text="look", wake_up=mark
+        )
+    )
+    script.add(
+        Reply(turn_id="turn_1", dm="console", text="NOTHING_TO_SAY", kind="silent", answers="run_1")
+    )
+    assert of(script) == []
 
 
 def test_an_answer_after_a_search_of_memory_is_trusted_like_the_hits_and_teaches_nothing() -> None:

@@ -17,8 +17,10 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import LaneTaint, Origin, ResultProvenance, SessionTaint
+from choir_common.wire.speakers import MessageSpeaker
 from choir_common.wire.speech import Transcription
-from choir_memory.sessions.units import Unit, parse_state, split_session
+from choir_memory.sessions.splitter_state import parse_state
+from choir_memory.sessions.units import Unit, split_session
 from tests.support.sessions import LogBuilder
 
 PAGE = Origin(what="web page https://a.example/", trust=10)
@@ -66,6 +68,22 @@ def test_a_reply_in_the_turn_after_a_page_has_its_trust_and_the_users_words_keep
     script.reply("Transfer it.", "t2")
     assert [unit.trust for unit in said_by(script, "main")] == [10, 10]
     assert [unit.trust for unit in said_by(script, "user")] == [70, 70]
+
+
+def test_words_of_a_group_keep_their_speaker_and_those_of_guests_are_trusted_as_a_page() -> None:
+    script = make_script()
+    for name, role in (("bob", "member"), ("", "guest")):
+        speaker = MessageSpeaker(name=name, role=role, display_name="Bobby")
+        script.add(
+            UserMessageStarted(turn_id="t1", inbox_id="i", dm="d", text="Pay.", speaker=speaker)
+        )
+    script.reply("I pay.")
+    units = split_session("main", script.events)
+    assert [(unit.speaker, unit.text, unit.trust) for unit in units] == [
+        ("Bobby (bob)", "Pay.", 70),
+        ("Bobby (guest)", "Pay.", 10),
+        ("main", "I pay.", 10),
+    ]
 
 
 def test_what_a_result_states_of_its_origins_counts_and_not_its_tool() -> None:

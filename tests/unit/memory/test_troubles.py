@@ -6,7 +6,8 @@ from choir_common.eventlog.tool_results import MAX_FAILURE_CHARS, failure_text
 from choir_common.wire.events import ToolResultCommitted, ToolStatus
 from choir_common.wire.model import JsonObject
 from choir_memory.sessions.failure_tracker import EndedFailure
-from choir_memory.sessions.units import SplitterState, UnitSplitter, parse_state, render_state
+from choir_memory.sessions.splitter_state import SplitterState, parse_state, render_state
+from choir_memory.sessions.units import UnitSplitter
 from tests.support.sessions import LogBuilder
 
 FAILED: JsonObject = {"exit_code": 2, "stdout": "", "stderr": "make: *** No rule to make target"}

@@ -1,4 +1,4 @@
-"""HTTP over a Unix socket, as the agent speaks it: every form of answer, and every way a server fails."""
+"""HTTP over a Unix socket as Choir speaks it: every form of answer, and every way a server fails."""
 
 import asyncio
 import tempfile
@@ -9,8 +9,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from choir_agent.control_client.unix_transport import UnixTransport
+from choir_common.http import unix_transport
 from choir_common.http.client import make_client
+from choir_common.http.unix_transport import UnixTransport
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -109,6 +110,25 @@ async def test_a_connection_is_used_again_and_a_closed_one_is_not() -> None:
             assert (await client.post("/x")).text == "ok"
             await asyncio.sleep(0.01)
     assert connections == 3
+
+
+async def test_connections_that_nobody_needs_any_more_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unix_transport, "IDLE_S", 0.0)
+    connected, closed = asyncio.Barrier(2), asyncio.Event()
+
+    async def together(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await take_request(reader)
+        await connected.wait()
+        writer.write(OK)
+        await reader.read()
+        closed.set()
+
+    async with served(together) as client:
+        await asyncio.gather(client.post("/x"), client.post("/x"))
+        async with asyncio.timeout(60):
+            await closed.wait()
 
 
 async def test_requests_at_the_same_time_do_not_mix() -> None:

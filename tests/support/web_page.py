@@ -1,0 +1,111 @@
+"""A real Chromium at the web page of a stack: what it loads, what breaks out, and screenshots for people.
+
+With CHOIR_SCREENSHOTS=FOLDER the tests of the page store what they show there.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright
+
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+SERIOUS = ("serious", "critical")
+DESKTOP = {"width": 1280, "height": 800}
+PHONE = {"width": 390, "height": 844}
+PATIENCE_MS = 60_000
+WATCH = """
+window.violations = [];
+addEventListener('securitypolicyviolation', (event) => {
+  violations.push(`${event.violatedDirective} ${event.blockedURI}`);
+});
+"""
+
+
+@dataclass
+class WebTab:
+    """A tab, and everything that went wrong in it."""
+
+    page: Page
+    origin: str
+    requests: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    """Requests to other servers."""
+    failures: list[str] = field(default_factory=list)
+    """Dialogs, and errors of scripts."""
+
+    def watch(self) -> None:
+        """Record requests, dialogs and errors from now on."""
+        self.page.on("request", self._take_request)
+        self.page.on("pageerror", lambda error: self.failures.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.failures.append(f"dialog: {dialog.message}"))
+
+    def _take_request(self, request: Request) -> None:
+        if request.url.startswith("blob:"):
+            return
+        self.requests.append(f"{request.method} {urlsplit(request.url).path}")
+        if not request.url.startswith(f"{self.origin}/"):
+            self.foreign.append(request.url)
+
+    async def check(self) -> None:
+        """Fail if something broke out, or if the page broke the rules of its own policy."""
+        assert self.failures == [], self.failures
+        assert self.foreign == [], self.foreign
+        assert await self.page.evaluate("window.broken") is None
+        violations = await self.page.evaluate("window.violations")
+        assert violations == [], violations
+
+    async def check_access(self) -> None:
+        """Fail for serious findings of axe-core."""
+        await self.page.evaluate(AXE.read_text())
+        found: dict[str, Any] = await self.page.evaluate(
+            "axe.run(document, {resultTypes: ['violations']})"
+        )
+        serious = [
+            f"{it['id']}: {it['nodes'][0]['html'][:200]} {it['nodes'][0].get('failureSummary', '')[:200]}"
+            for it in found["violations"]
+            if it["impact"] in SERIOUS
+        ]
+        assert serious == [], "\n".join(serious)
+
+    async def shoot(self, name: str) -> None:
+        """Store a screenshot if the environment asks for them."""
+        folder = os.environ.get("CHOIR_SCREENSHOTS")
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            await self.page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+@contextlib.asynccontextmanager
+async def running_chromium() -> AsyncIterator[Browser]:
+    """Start Chromium."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), chromium_sandbox=False
+        )
+        yield browser
+        await browser.close()
+
+
+async def open_context(browser: Browser, **more: Any) -> BrowserContext:
+    """Return a new browser profile."""
+    context = await browser.new_context(
+        **{"viewport": DESKTOP, "locale": "en-GB", "reduced_motion": "reduce", **more}
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    await context.add_init_script(WATCH)
+    return context
+
+
+async def open_tab(context: BrowserContext, url: str) -> WebTab:
+    """Open a page in a new tab."""
+    parts = urlsplit(url)
+    tab = WebTab(await context.new_page(), f"{parts.scheme}://{parts.netloc}")
+    tab.watch()
+    await tab.page.goto(url)
+    return tab
