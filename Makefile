@@ -3,7 +3,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 UV = $(or $(wildcard .tools/bin/uv),uv)
 # Tests wait more than they compute, so more workers than cores run at a time.
-WORKERS ?= 7
+WORKERS ?= 6
 MANIFESTS := uv.lock pyproject.toml scripts/uv.txt $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
@@ -32,16 +32,19 @@ test: install ## run all tests in parallel against real Postgres and NATS (ARGS:
 	@$(BIN)/pytest --numprocesses=$(WORKERS) $(ARGS)
 
 nightly: install ## run the long tests: a million random steps each of locks, skills and heartbeats, 14,000 concurrent approvals, a crash at every line, a simulated year of memory, 200 kills around due times, ten minutes without a model (hours)
-	@$(BIN)/pytest --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lanes_property.py tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py tests/service/control/test_heartbeats.py tests/service/evolution/test_races.py tests/security/injection/test_attacks.py tests/security/injection/test_adaptive_attacks.py $(ARGS)
-	@CHOIR_TEST_EVERY_CUT=1 $(BIN)/pytest --timeout=0 tests/faults/test_cuts.py tests/faults/test_cuts_docker.py tests/faults/test_archive_cuts.py tests/faults/test_cut_updates.py tests/service/browser/test_replacing.py
-	@CHOIR_TEST_WHOLE_YEAR=1 $(BIN)/pytest --timeout=0 tests/faults/test_year.py
-	@CHOIR_SCHEDULE_KILLS=200 CHOIR_SCHEDULE_STACK_KILLS=20 $(BIN)/pytest --timeout=0 tests/faults/test_schedule_kills.py tests/faults/test_schedule_stack_kills.py
-	@CHOIR_TEST_OUTAGE_S=600 $(BIN)/pytest -s --timeout=0 tests/faults/test_provider_outage.py
-	@CHOIR_KILLS=20 $(BIN)/pytest --timeout=0 tests/faults/test_kill.py tests/faults/test_kill_jobs.py
-	@CHOIR_TEST_EVERY_VECTOR=1 CHOIR_TEST_RUNAWAY_ROUNDS=5 $(BIN)/pytest --timeout=0 tests/security/browser/test_ssrf.py tests/security/browser/test_isolation.py
-	@CHOIR_TEST_EVERY_HOST=1 $(BIN)/pytest --timeout=0 tests/security/runtimes/test_call_domains.py tests/security/runtimes/test_confined_services.py
-	@CHOIR_TEST_SWAPPED_WRITES=20000 $(BIN)/pytest --timeout=0 tests/security/agent/test_traversal.py
-	@CHOIR_TEST_FUZZ_CASES=20000 $(BIN)/pytest --timeout=0 tests/security/control/test_fuzz.py tests/security/doors/test_fuzz.py
+	@$(BIN)/pytest -m "" --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lanes_property.py tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py tests/service/control/test_heartbeats.py tests/service/evolution/test_races.py tests/security/injection/test_attacks.py tests/security/injection/test_adaptive_attacks.py $(ARGS)
+	@$(BIN)/pytest -m nightly --timeout=0 $(ARGS) tests
+	@CHOIR_TEST_EVERY_CUT=1 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_cuts.py tests/faults/test_cuts_docker.py tests/faults/test_archive_cuts.py tests/faults/test_cut_updates.py tests/service/browser/test_replacing.py
+	@CHOIR_TEST_WHOLE_YEAR=1 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_year.py
+	@CHOIR_HOOK_KILLS=200 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_hook_kills.py
+	@CHOIR_SCHEDULE_KILLS=200 CHOIR_SCHEDULE_STACK_KILLS=20 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_schedule_kills.py tests/faults/test_schedule_stack_kills.py
+	@CHOIR_TEST_OUTAGE_S=600 $(BIN)/pytest -m "" -s --timeout=0 tests/faults/test_provider_outage.py
+	@CHOIR_KILLS=20 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_kill.py tests/faults/test_kill_jobs.py tests/journey/test_family.py
+	@CHOIR_TEST_EVERY_VECTOR=1 CHOIR_TEST_RUNAWAY_ROUNDS=5 $(BIN)/pytest -m "" --timeout=0 tests/security/browser/test_ssrf.py tests/security/browser/test_isolation.py
+	@CHOIR_TEST_EVERY_HOST=1 $(BIN)/pytest -m "" --timeout=0 tests/security/runtimes/test_call_domains.py tests/security/runtimes/test_confined_services.py
+	@CHOIR_TEST_MONEY_MESSAGES=40 CHOIR_TEST_FORGED_PRESSES=1000 $(BIN)/pytest -m "" --timeout=0 tests/service/control/test_money_kills.py tests/security/control/test_forged_presses.py
+	@CHOIR_TEST_SWAPPED_WRITES=20000 $(BIN)/pytest -m "" --timeout=0 tests/security/agent/test_traversal.py
+	@CHOIR_TEST_FUZZ_CASES=20000 $(BIN)/pytest -m "" --timeout=0 tests/security/control/test_fuzz.py tests/security/doors/test_fuzz.py
 
 migration: install ## write the SQL migration that applies changes of control's table models (TOPIC=name)
 	@$(BIN)/python -m tests.support.schema_models $(TOPIC)
@@ -57,8 +60,9 @@ check: install ## check format, lint, types, imports, shape and words; CI runs t
 audit: install ## compare the packages of uv.lock with the advisory database; exits 3 if it cannot be reached (ARGS: uv audit --help)
 	@scripts/audit $(ARGS)
 
-pins: install ## write the hashes of uv and the digests of third-party images again; exits 3 if a registry cannot be reached
+pins: install ## write the hashes of uv, the digests of third-party images and the files of npm packages again; exits 3 if a registry cannot be reached
 	@$(BIN)/python -m scripts.pins $(UV)
+	@$(BIN)/python -m scripts.vendor
 
 release: install ## build VERSION into OUT (dist): archive, bill of materials, licences and checksums, signed with the SSH key KEY
 	@test -n "$(VERSION)" || { echo 'make release VERSION=1.2.3 KEY=~/.ssh/choir-release [OUT=dist]'; exit 2; }

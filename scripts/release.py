@@ -5,6 +5,7 @@ Without a key the checksums are not signed. docs/development/release.md says how
 """
 
 import argparse
+import base64
 import gzip
 import hashlib
 import importlib.metadata
@@ -17,8 +18,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from scripts.pins import IMAGE_LOCK, PINNED_FILES, UNKNOWN, pin_images, read_image_lock
+from scripts.vendor import PACKAGES, Package
 
 NAMESPACE = "choir-release"
 """Namespace of the signatures: a signature made for another purpose is not valid here."""
@@ -85,6 +88,7 @@ def bill_of_materials(root: Path, uv: str, digests: dict[str, str]) -> dict[str,
     for component in bill["components"]:
         component["licenses"] = [{"license": {"name": _license(component["name"])}}]
     bill["components"] += [_image_component(*row) for row in sorted(digests.items())]
+    bill["components"] += [_npm_component(package) for package in PACKAGES if package.is_served]
     # uv writes a random number and the current time: a release has the commit's
     bill["metadata"]["timestamp"] = _git(root, "log", "-1", "--format=%cI").decode().strip()
     del bill["serialNumber"]
@@ -96,6 +100,18 @@ def _image_component(name: str, digest: str) -> dict[str, Any]:
     base, _, tag = name.rpartition(":")
     purl = f"pkg:docker/{base}@{digest.replace(':', '%3A')}?tag={tag}"
     return {"type": "container", "name": base, "version": tag, "bom-ref": purl, "purl": purl}
+
+
+def _npm_component(package: Package) -> dict[str, Any]:
+    purl = f"pkg:npm/{quote(package.name)}@{package.version}"
+    about: dict[str, Any] = {
+        "name": package.name,
+        "version": package.version,
+        "bom-ref": purl,
+        "purl": purl,
+    }
+    about["hashes"] = [{"alg": "SHA-512", "content": base64.b64decode(package.sha512).hex()}]
+    return {"type": "library", **about, "licenses": [{"license": {"name": package.license}}]}
 
 
 def _license(package: str) -> str:
