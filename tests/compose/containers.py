@@ -77,8 +77,8 @@ class ComposeStack(EmbeddedStack):
         )
         if check and done.returncode != 0:
             raise AssertionError(
-                f"docker compose {' '.join(args)} exited {done.returncode}\n{done.stdout}\n"
-                f"{done.stderr[-6000:]}\n{self.logs()}"
+                f"docker compose {' '.join(args)} exited {done.returncode}\n{done.stderr[-800:]}\n"
+                f"{self.compose('ps', '--all', check=False)}\n{self.logs()}\n{done.stdout[-4000:]}"
             )
         return done.stdout
 
