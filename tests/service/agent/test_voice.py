@@ -1,5 +1,6 @@
 """A voice message becomes text, and its answer is spoken; each failure costs a sentence, never the answer."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -234,6 +235,16 @@ async def test_passing_failures_are_retried(room: Room) -> None:
         await room.says("water the fig")
         assert (await room.answer()).text.startswith("**Watered**")
     assert len(room.speech.heard) == 3
+
+
+async def test_an_endpoint_that_restarts_for_seconds_costs_no_message(room: Room) -> None:
+    await room.speech.stop()
+    room.configure(speaks=False, timeout_ms=60_000)
+    async with running_agent(room.control):
+        await room.says("water the fig")
+        await asyncio.sleep(5)  # longer than all retries of an endpoint that answers
+        await room.speech.start()
+        assert (await room.answer()).text.startswith("**Watered**")
 
 
 async def test_an_endpoint_that_is_away_costs_its_deadline_and_other_text_is_answered(

@@ -34,7 +34,9 @@ SERVICE = "the transcription endpoint"
 MAX_AUDIO_BYTES = 25_000_000
 """The largest file that OpenAI accepts."""
 RETRIES = 3
+"""Retries of an endpoint that answers; one that cannot be reached may be restarting, and has until the deadline."""
 FIRST_PAUSE_S = 0.5
+MAX_PAUSE_S = 5.0
 PASSING = ("unreachable", "timeout", "service_error", "rate_limited")
 """Errors after which a later request may succeed."""
 EXTENSIONS = ("flac", "m4a", "mp3", "mp4", "mpeg", "mpga", "oga", "ogg", "wav", "webm")
@@ -111,8 +113,9 @@ class AudioTranscriber:
     async def _send(self, service: ApiService, call: ApiRequest, timeout_s: float) -> ApiResponse:
         """Return the successful response, after retries if necessary; raises ToolFailed."""
         clock = asyncio.get_running_loop().time
-        deadline, backoff = clock() + timeout_s, Backoff(FIRST_PAUSE_S, max_s=math.inf)
-        for retry in range(RETRIES + 1):
+        deadline, backoff = clock() + timeout_s, Backoff(FIRST_PAUSE_S, MAX_PAUSE_S)
+        failures = 0
+        while True:
             pause_s = backoff.pause_s()
             try:
                 answer = await self._web.call(service, call, deadline - clock())
@@ -121,11 +124,11 @@ class AudioTranscriber:
                 pause_s = max(pause_s, retry_after(answer.headers) or 0.0)
                 raise error_of_response(service, answer, parse_error(answer.body)[1])
             except ToolFailed as error:
-                is_last = retry == RETRIES or clock() + pause_s >= deadline
+                failures += error.kind != "unreachable"
+                is_last = failures > RETRIES or clock() + pause_s >= deadline
                 if is_last or error.kind not in PASSING:
                     raise
             await asyncio.sleep(pause_s)
-        raise AssertionError("unreachable")
 
 
 def _upload_name(name: str) -> str:
