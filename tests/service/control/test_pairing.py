@@ -263,8 +263,8 @@ async def test_operators_pair_and_unpair_and_an_erasure_reaches_it(
     async with agent.beating():
         await asyncio.to_thread(use_commands)
     store = PersonStore(world.database)
-    assert (await store.count_rows("bot-3", []))["paired_users"] == 1
-    await store.erase_rows("bot-3", [])
+    assert (await store.count_rows(["bot-3"], []))["paired_users"] == 1
+    await store.erase_rows(["bot-3"], [])
     assert world.control is not None
     await world.control.services.pairing.sweep()
     assert (await world.get("/v1/people/bot-3")).status_code == 404
