@@ -34,7 +34,7 @@ SERVICE = "the transcription endpoint"
 MAX_AUDIO_BYTES = 25_000_000
 """The largest file that OpenAI accepts."""
 RETRIES = 3
-"""Retries of an endpoint that answers; one that cannot be reached may be restarting, and has until the deadline."""
+"""Retries of an endpoint that answers. One that cannot be reached may be restarting: it has the deadline."""
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 5.0
 PASSING = ("unreachable", "timeout", "service_error", "rate_limited")
