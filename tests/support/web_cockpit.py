@@ -1,0 +1,99 @@
+"""A stack whose operator is signed in at the web page, for the tests of the pages beside the chat."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Browser, BrowserContext, Page, expect
+
+from tests.support.stack import (
+    ConsoleUser,
+    EmbeddedStack,
+    console_user,
+    running_stack_in_thread,
+)
+from tests.support.streaming_model import StreamedCall, StreamingModel, run_streaming
+from tests.support.web_page import (
+    PATIENCE_MS,
+    PHONE,
+    WebTab,
+    open_context,
+    open_tab,
+    running_chromium,
+)
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@dataclass
+class Cockpit:
+    """A stack with the model of its agent, and a browser in which the operator is signed in."""
+
+    stack: EmbeddedStack
+    model: StreamingModel
+    browser: Browser
+    context: BrowserContext
+    tab: WebTab
+    user: ConsoleUser
+    """The operator at the same conversation, without a browser."""
+
+    @property
+    def page(self) -> Page:
+        return self.tab.page
+
+    async def open(self, *parts: str) -> None:
+        """Open a page of the application, such as `("log", "ses_1")`."""
+        await self.page.goto(f"{self.stack.url}/web/#/{'/'.join(parts)}")
+
+    async def ask(self, text: str) -> StreamedCall:
+        """Send the agent a message; return the model's call, to be answered."""
+        await self.user.says(text)
+        return await self.model.next_call()
+
+    async def check(self, name: str) -> None:
+        """Check the open page: what broke out, serious findings of axe, light, dark and on a phone."""
+        await self.tab.check()
+        size = self.page.viewport_size
+        for theme in ("light", "dark"):
+            await self.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+            await self.tab.check_access()
+            await self.tab.shoot(f"{name}-{theme}")
+        await self.page.set_viewport_size(PHONE)
+        width = await self.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= PHONE["width"], f"{name} is wider than a phone"
+        await self.tab.check_access()
+        await self.tab.shoot(f"{name}-phone")
+        assert size is not None
+        await self.page.set_viewport_size(size)
+        await self.page.emulate_media(color_scheme="light", reduced_motion="reduce")
+
+
+@contextlib.asynccontextmanager
+async def running_cockpit(
+    edit: Callable[[dict[str, Any]], None] | None = None,
+) -> AsyncIterator[Cockpit]:
+    """Start a stack with a scripted model and sign the operator in; `edit` changes its config.json."""
+    async with run_streaming() as model, running_chromium() as browser:
+
+        def prepare(home: Path) -> None:
+            path = home / "config.json"
+            config: dict[str, Any] = json.loads(path.read_text())
+            config["models"] = {"default": {"model": "m", "endpoint": model.endpoint}}
+            config["summary_timeout_ms"] = 0
+            if edit is not None:
+                edit(config)
+            path.write_text(json.dumps(config))
+
+        async with (
+            running_stack_in_thread(prepare=prepare) as stack,
+            console_user(stack.endpoint) as user,
+        ):
+            context = await open_context(browser)
+            link = (await asyncio.to_thread(stack.run, "web")).strip()
+            tab = await open_tab(context, link)
+            await expect(tab.page.get_by_label("Write a message")).to_be_visible()
+            yield Cockpit(stack, model, browser, context, tab, user)
