@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import httpx2
 import pytest
 import pytest_asyncio
 from PIL import Image, ImageDraw
-from playwright.async_api import Browser, BrowserContext, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, Route, expect
 
 from tests.support.chromium import needs_chromium
 from tests.support.stack import EmbeddedStack, running_stack_in_thread
@@ -117,6 +118,25 @@ async def test_a_browser_without_a_session_is_asked_to_sign_in(place: Place) -> 
     await place.page.get_by_label("Operator token").fill("wrong")
     await place.page.get_by_role("button", name="Sign in").click()
     await expect(place.page.get_by_role("alert")).to_have_text("The operator token is wrong.")
+
+
+async def test_a_page_whose_files_did_not_all_arrive_loads_itself_again(place: Place) -> None:
+    lost: list[str] = []
+
+    async def lose_once(route: Route) -> None:
+        path = urlsplit(route.request.url).path
+        if path.endswith(("/vendor/preact.js", "/locales/en.json")) and path not in lost:
+            lost.append(path)
+            await route.fulfill(status=503)
+        else:
+            await route.continue_()
+
+    await place.context.route("**/assets/**", lose_once)
+    await place.page.reload()
+    await expect(place.page.get_by_text("choirctl web")).to_be_visible()
+    assert len(lost) == 2
+    await place.context.unroute("**/assets/**")
+    assert place.tab.failures == []
 
 
 async def test_a_link_signs_in_once_and_leaves_no_trace(place: Place) -> None:

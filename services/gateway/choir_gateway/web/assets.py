@@ -21,6 +21,7 @@ PRELOADS = b"{{preloads}}"
 # The modules of the first load: with these links the browser does not discover them one after the other.
 FIRST_FOLDERS = ("app", "chat", "vendor")
 LOADED_LATER = ("vendor/highlight.js", "vendor/katex/katex.js", "app/math.js", "app/code.js")
+NO_MODULES = ("app/boot.js",)
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -97,7 +98,7 @@ class WebAssets:
             for path in self._contents
             if path.endswith(".js")
             and path.partition("/")[0] in FIRST_FOLDERS
-            and path not in LOADED_LATER
+            and path not in LOADED_LATER + NO_MODULES
         )
 
     @cached_property

@@ -33,18 +33,23 @@ async function enter(link) {
       problem.value = error.message;
     }
   }
+  await repeat(loadSession, () => { problem.value = t("connection.waiting"); });
+}
+
+/** Do something again until it succeeds; `onFailure` is called after each failure. */
+async function repeat(action, onFailure) {
   for (;;) {
     try {
-      return await loadSession();
+      return await action();
     } catch {
-      problem.value = t("connection.waiting");
+      onFailure();
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }
 }
 
 const link = takeLink();
-await loadTexts();
+await repeat(() => loadTexts(), () => {});
 render(html`<${App} />`, document.getElementById("app"));
 await enter(link);
 addEventListener("hashchange", async () => {

@@ -11,13 +11,18 @@ import {LANGUAGES, language, loadTexts, t} from "./texts.js";
 import {notify, toast} from "./toast.js";
 import {ConversationList} from "../chat/list.js";
 
+const RELOAD_MS = 2_000;
+
 export function Shell() {
   const pages = pagesFor(session.value.role);
   const page = pages.find((it) => it.name === place.value[0]) ?? pages[0];
   const [View, setView] = useState(null);
   useEffect(() => {
     let isCurrent = true;
-    page.load().then((view) => { if (isCurrent) setView(() => view); });
+    page.load().then((view) => { if (isCurrent) setView(() => view); }, () => {
+      // a browser does not ask for a module again before the page is loaded again
+      if (isCurrent) setTimeout(() => location.reload(), RELOAD_MS);
+    });
     return () => { isCurrent = false; };
   }, [page.name]);
   useEffect(() => { isSidebarOpen.value = false; }, [place.value]);

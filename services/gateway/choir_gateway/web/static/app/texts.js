@@ -10,6 +10,7 @@ export async function loadTexts(chosen) {
   const wanted = chosen ?? recall("language", null) ?? navigator.language.slice(0, 2);
   const name = wanted in LANGUAGES ? wanted : "en";
   const response = await fetch(new URL(`../locales/${name}.json`, import.meta.url));
+  if (!response.ok) throw new Error(`${name}.json: ${response.status}`);
   texts.value = await response.json();
   language.value = name;
   document.documentElement.lang = name;
