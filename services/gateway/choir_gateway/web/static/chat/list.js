@@ -8,7 +8,7 @@ export function ConversationList() {
   useEffect(() => { refreshConversations(); }, []);
   const all = conversations.value;
   if (!all) return html`<div class="conversations"></div>`;
-  const current = currentConversation();
+  const current = (place.value[0] ?? "chat") === "chat" ? currentConversation() : undefined;
   return html`<nav class="conversations" aria-label=${t("conversations")}>
     <h2>${t("conversations")}</h2>
     ${all.length === 0 && html`<p class="empty">${t("conversations.none")}</p>`}
