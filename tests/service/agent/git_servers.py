@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.mail import make_certificate
 from tests.support.ports import free_port
 
 SEEN = "seen.log"
@@ -38,17 +39,6 @@ def make_repository(root: Path) -> Path:
     run("git", "-C", work, *who, "commit", "-q", "-m", "first")
     run("git", "-C", work, "push", "-q", "origin", "HEAD:main")
     return bare
-
-
-def make_certificate(root: Path) -> tuple[Path, Path]:
-    """Make a certificate for localhost and 127.0.0.1 that signs itself, and its key."""
-    certificate, key = root / "tls.pem", root / "tls.key"
-    run(
-        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
-        "-keyout", key, "-out", certificate,
-    )  # fmt: skip
-    return certificate, key
 
 
 @dataclass(frozen=True)
@@ -82,7 +72,8 @@ def authorization(token: str) -> str:
 @contextlib.contextmanager
 def https_git(root: Path, token: str) -> Iterator[HttpsGit]:
     """Serve the repositories below `root` in a process of its own while the block runs."""
-    certificate, key = make_certificate(root)
+    made = make_certificate(root)
+    certificate, key = made.cert, made.key
     (root / SEEN).touch()
     argv = [
         sys.executable,
