@@ -5,6 +5,7 @@ import {useEffect, useRef} from "../app/html.js";
 
 // Browsers open six connections to a host, and all tabs share them.
 const MAX_STREAMS = 3;
+const RETRY_MS = 15_000;
 
 /** Follow the logs of sessions while the page is looked at; `onEvent(sessionId, type, event)` gets each event.
 
@@ -42,7 +43,8 @@ class SessionStream {
     try {
       this.lastId ??= Math.max(0, (await get(`v1/sessions/${this.sessionId}`)).head_rev - this.backlog);
     } catch {
-      return undefined; // the page's own requests show what is wrong
+      setTimeout(() => this.update(), RETRY_MS); // the page's own requests show what is wrong
+      return undefined;
     } finally {
       this.isOpening = false;
     }

@@ -83,5 +83,5 @@ function spentText(tokens, spent) {
 
 /** Durations that change each second show no fractions. */
 function wholeSeconds(milliseconds) {
-  return Math.max(0, Math.floor(milliseconds / 1_000) * 1_000);
+  return Math.max(1, Math.floor(milliseconds / 1_000)) * 1_000;
 }

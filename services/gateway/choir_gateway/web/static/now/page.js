@@ -32,7 +32,7 @@ function AgentSection({agent, live, now}) {
     ${agent.conversation_faults.map((fault) => html`<p class="problem" key=${fault}>${showInvisible(fault)}</p>`)}
     ${agent.queued_messages > 0 && html`<p class="detail">${
       t(agent.queued_messages === 1 ? "now.queued.one" : "now.queued", {count: agent.queued_messages})}</p>`}
-    ${lanes.length === 0 ? html`<p class="panel detail">${restingText(agent)}</p>` : html`<div class="cards">${
+    ${lanes.length === 0 ? html`<p class="panel detail">${restingText(agent)}</p>` : html`<div class="cards lanes">${
       lanes.map((lane) => html`<${LaneCard} key=${lane.lane} agent=${agent} lane=${lane} costs=${costs} now=${now}
         reportedAt=${live.reportedAt(agent, lane.lane)} />`)}</div>`}
   </${Section}>`;
