@@ -388,12 +388,14 @@ async def test_hostile_requests_are_words_and_nothing_in_them_is_hidden(cockpit:
     await cockpit.open("approvals", requests[0][0])
     notes = page.get_by_role("listitem").filter(has_text="Characters that are invisible")
     await expect(notes).to_contain_text("U+202E right-to-left override")
+    await expect(notes).to_contain_text("U+0430 \u0430 (Cyrillic)")
     await cockpit.check("approvals-hostile")
     await expect(page.get_by_role("button", name="Approve")).to_be_disabled()
     await page.get_by_role("checkbox").check()
     await expect(page.get_by_role("button", name="Approve")).to_be_enabled()
     await page.get_by_role("button", name="Reject").click()
     await expect(page.locator(".question .badge")).to_have_text("rejected")
+    await finish(cockpit)
 
 
 async def test_a_request_that_was_changed_after_it_was_stored_cannot_be_approved(
@@ -431,7 +433,8 @@ async def test_an_idle_page_sends_at_most_one_request_in_15_seconds(
 
 async def test_a_busy_session_is_drawn_at_most_once_a_second(cockpit: Cockpit) -> None:
     await cockpit.open("now")
-    await expect(lane(cockpit, "Conversation console")).to_contain_text("idle")
+    await finish(cockpit)
+    await expect(lane(cockpit, "Conversation console")).to_be_visible()
     before, began = len(cockpit.tab.requests), time.monotonic()
     call = await ask(cockpit, "Note sixty things")
     notes = [("choir.memory.query", {"query": f"thing {number}"}) for number in range(60)]

@@ -7,9 +7,9 @@ const STATE_KINDS = {
 };
 const TYPES = ["call", "config_change", "skill", "tool", "repo_change"];
 const SPELLED = /<U\+([0-9A-F]{4,6})>/g;
-// Names of the characters that hide or reorder words; others are shown by their number.
+// Unicode names of the characters that hide or reorder words; others are shown by their number.
 const CHARACTER_NAMES = {
-  "00A0": "no-break space", "00AD": "soft hyphen", "034F": "combining grapheme joiner", "061C": "Arabic letter mark",
+  "0009": "tab", "000A": "line feed", "000D": "carriage return", "001B": "escape", "00A0": "no-break space", "00AD": "soft hyphen", "034F": "combining grapheme joiner", "061C": "Arabic letter mark",
   "180E": "Mongolian vowel separator", "200B": "zero width space", "200C": "zero width non-joiner",
   "200D": "zero width joiner", "200E": "left-to-right mark", "200F": "right-to-left mark", "2028": "line separator",
   "2029": "paragraph separator", "202A": "left-to-right embedding", "202B": "right-to-left embedding",
@@ -17,6 +17,18 @@ const CHARACTER_NAMES = {
   "2060": "word joiner", "2066": "left-to-right isolate", "2067": "right-to-left isolate",
   "2068": "first strong isolate", "2069": "pop directional isolate", "3164": "Hangul filler", "FEFF": "byte order mark",
 };
+
+// Scripts whose letters look like those of others: name, first and last number.
+const SCRIPTS = [
+  ["Greek", 0x370, 0x3ff], ["Cyrillic", 0x400, 0x52f], ["Armenian", 0x530, 0x58f], ["Cherokee", 0x13a0, 0x13ff],
+  ["fullwidth", 0xff01, 0xff5e], ["mathematical", 0x1d400, 0x1d7ff],
+];
+
+function characterName(number) {
+  const code = parseInt(number, 16);
+  const script = SCRIPTS.find(([, first, last]) => code >= first && code <= last);
+  return CHARACTER_NAMES[number] ?? (script ? `${String.fromCodePoint(code)} (${script[0]})` : "");
+}
 
 /** Whether an approval has an effect of its own, which can be rolled back; a call just runs. */
 export function isProposal(request) {
@@ -61,7 +73,7 @@ export function spelledCharacters(request) {
     for (const [, number] of text.matchAll(SPELLED)) counts.set(number, (counts.get(number) ?? 0) + 1);
   }
   return [...counts].sort(([, one], [, other]) => other - one)
-    .map(([number, count]) => ({number, count, name: CHARACTER_NAMES[number] ?? ""}));
+    .map(([number, count]) => ({number, count, name: characterName(number)}));
 }
 
 /** The parts of a line: texts, and `{number}` for a character that is spelled out. */
