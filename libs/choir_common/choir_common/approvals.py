@@ -63,18 +63,24 @@ def request_digest(request_type: str, payload: JsonObject, basis: JsonObject | N
 
 def request_summary(request_type: str, payload: JsonObject) -> str:
     """Return a short description of the request."""
+    subject = _subject(request_type, payload)
     match request_type:
         case "call":
-            what = f"the use of {payload.get('tool')}"
+            what = f"the use of {subject}"
         case "skill" | "tool":
-            what = f"the {request_type} {_name(payload)}"
+            what = f"the {request_type} {subject}"
         case "config_change":
-            what = f"the setting {', '.join(_keys(payload.get('patch'))) or 'nothing'}"
+            what = f"the setting {subject or 'nothing'}"
         case "repo_change":
-            what = f"the merge of {payload.get('branch')}"
+            what = f"the merge of {subject}"
         case _:
             what = f"a {request_type}"
     return _cut(escape_line(what), MAX_SUMMARY_CHARS)
+
+
+def request_subject(request_type: str, payload: JsonObject) -> str:
+    """Return the name of what the request is about: a tool, a skill, settings or a branch."""
+    return _cut(escape_line(_subject(request_type, payload)), MAX_SUMMARY_CHARS)
 
 
 def request_lines(request_type: str, payload: JsonObject, basis: JsonObject) -> list[DiffLine]:
@@ -191,6 +197,20 @@ def has_spelled_characters(text: str) -> bool:
 def escape_lines(text: str) -> str:
     """Return a text of several lines with every invisible character escaped."""
     return "\n".join(escape_line(line) for line in text.split("\n"))
+
+
+def _subject(request_type: str, payload: JsonObject) -> str:
+    match request_type:
+        case "call":
+            return str(payload.get("tool"))
+        case "skill" | "tool":
+            return _name(payload)
+        case "config_change":
+            return ", ".join(_keys(payload.get("patch")))
+        case "repo_change":
+            return str(payload.get("branch"))
+        case _:
+            return ""
 
 
 def _name(payload: JsonObject) -> str:

@@ -221,7 +221,9 @@ class Agent:
         )
         self._drafts = DraftReporter(control, redactor, self._dynamic)
         self._approvals, self._signals = ApprovalClient(control), SignalStream(control)
+        self._locks = LockManager()
         self._arbiter, self._status = self._build_arbiter(workspace), self._build_status_reporter()
+        self._locks.follow_waits(self._status)
         self._build_lanes(model, git, workspace)
         self._shutdown = self._build_shutdown()
         decisions = DecisionHandler(self._arbiter, self._approvals)
@@ -254,7 +256,7 @@ class Agent:
             replication=self._replication,
             policy=ToolPolicy(self._toolset.registry, self._toolset.skills),
             workspace=workspace,
-            locks=LockManager(),
+            locks=self._locks,
             approvals=self._approvals,
             settings=self._dynamic,
             snapshots=SnapshotWriter(self._memory),
@@ -270,6 +272,7 @@ class Agent:
             session=self._session_log,
             settings=self._dynamic,
             outages=self._outages,
+            locks=self._locks,
             clock=self._clock,
         )
         return StatusReporter(self._control, describer)

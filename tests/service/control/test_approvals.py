@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from choir_common.approvals import request_digest
+from choir_common.approvals import request_digest, request_lines
 from choir_common.clients.control import NatsControlClient
 from choir_common.clock import Clock, SystemClock
 from choir_common.errors import Conflict, InvalidRequest, RateLimited
@@ -106,6 +106,26 @@ async def test_a_decision_is_stored_with_its_signal_and_reaches_the_agent(
     agent.add(ApprovalDecided(approval_id=approval, status="approved", what="x", dm="console"))
     await agent.flush()
     assert await open_signals(world) == 0
+
+
+async def test_a_request_is_shown_as_the_lines_that_its_digest_covers(
+    world: World, agent: AgentHand
+) -> None:
+    payload: JsonObject = {"spec": {"name": "wa\u202esh"}, "reason": "zero\u200bwidth"}
+    approval = await ask(agent, payload=payload)
+    shown = (await world.get(f"/v1/approvals/{approval}")).json()
+    assert shown["intact"] and shown["subject"] == "wa<U+202E>sh"
+    assert shown["lines"] == [
+        {"kind": line.mark or "plain", "text": line.text}
+        for line in request_lines("skill", payload, {})
+    ]
+    assert shown["lines"][0]["text"] == "reason: zero<U+200B>width"
+    [listed] = (await world.get("/v1/approvals")).json()["items"]
+    assert listed["lines"] == [] and listed["subject"] == shown["subject"]
+    await world.database.execute(
+        'UPDATE choir_control.pending_approvals SET payload = \'{"reason": "other"}\''
+    )
+    assert not (await world.get(f"/v1/approvals/{approval}")).json()["intact"]
 
 
 async def open_signals(world: World) -> int:

@@ -9,6 +9,7 @@ from choir_agent.locks.claim import Claim, Lockset, keys_overlap
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.locks.lock_table import LockTable
 from choir_common.wire.events import HeldLock
+from choir_common.wire.rpc import LockWait
 from tests.unit.agent.lock_rules import meet, s, x
 
 
@@ -152,3 +153,40 @@ async def test_an_error_under_a_lock_gives_it_back() -> None:
         async with locks.hold("edge", (x("workspace"),)):
             raise ValueError("broken")
     assert locks.claims() == ()
+
+
+class WaitCounter:
+    """A listener that counts what it is told."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+
+    def lock_waits_changed(self) -> None:
+        self.changes += 1
+
+
+async def test_a_wait_names_its_locks_and_the_lanes_before_it() -> None:
+    locks, counter, leave = LockManager(), WaitCounter(), asyncio.Event()
+    locks.follow_waits(counter)
+
+    async def hold(owner: str, *lockset: HeldLock) -> None:
+        async with locks.hold(owner, lockset):
+            await leave.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(hold("core:one", x("file:a/b")))
+        await asyncio.sleep(0)
+        assert locks.waits_of("core:one") == () and counter.changes == 0
+        tasks.create_task(hold("core:two", x("file:a"), x("browser_tab")))
+        tasks.create_task(hold("edge", s("file:a/b")))
+        await asyncio.sleep(0)
+        assert counter.changes == 2
+        assert locks.waits_of("core:two") == (
+            LockWait(resource="file:a", mode="X", lanes=("core:one",)),
+        )
+        assert locks.waits_of("edge") == (
+            LockWait(resource="file:a/b", mode="S", lanes=("core:one", "core:two")),
+        )
+        leave.set()
+    assert locks.waits_of("core:two") == locks.waits_of("edge") == ()
+    assert counter.changes == 4

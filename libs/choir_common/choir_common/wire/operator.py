@@ -183,6 +183,14 @@ ApprovalState = Literal[
 ]
 
 
+class ApprovalLine(WireModel):
+    """A line of what is decided; `head` and `place` say where the lines below it belong."""
+
+    kind: Literal["plain", "head", "place", "old", "new"]
+    text: str
+    """Characters that a person cannot be sure to see are spelled out, such as `<U+200B>`."""
+
+
 class ApprovalView(WireModel):
     """A request for a human decision."""
 
@@ -206,6 +214,14 @@ class ApprovalView(WireModel):
     """Result of the execution, or why nothing can run."""
     scopes: tuple[GrantScope, ...] = ("once",)
     """The scopes that an approval may have."""
+    subject: str = ""
+    """What it is about: the name of a tool or skill, settings, or a branch; spelled out like the lines."""
+    lines: tuple[ApprovalLine, ...] = ()
+    """Everything that the digest covers, as people read it: the change first. Empty in a list."""
+    intact: bool = True
+    """Whether the stored content has this digest; if not, it was changed after the request."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that are new to the agent; an approval lets it reach them."""
 
 
 class Decision(WireModel):

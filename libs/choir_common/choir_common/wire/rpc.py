@@ -169,6 +169,15 @@ class ModelInUse(WireModel):
     """Whether the model gets short instructions and fewer tools because of its window."""
 
 
+class LockWait(WireModel):
+    """A lock that a lane waits for, and the lanes that are before it."""
+
+    resource: str
+    mode: Literal["S", "X"]
+    lanes: tuple[str, ...]
+    """The lanes that have a conflicting lock, or wait for one since longer."""
+
+
 class StatusReport(WireModel):
     """The current state of a lane."""
 
@@ -181,6 +190,8 @@ class StatusReport(WireModel):
     """Set if the lane's model does not respond."""
     model: ModelInUse | None = None
     """The lane's model; None until its context window is known."""
+    lock_waits: tuple[LockWait, ...] = ()
+    """The locks that its calls wait for now."""
 
     @property
     def state_label(self) -> str:

@@ -40,6 +40,10 @@ class StatusReporter:
         (self._final_lanes.add if final else self._final_lanes.discard)(lane)
         self._changed.set()
 
+    def lock_waits_changed(self) -> None:
+        """Report all lanes again: one of them began to wait for a lock, or no longer waits."""
+        self._changed.set()
+
     async def run(self) -> None:
         """Send reports until cancelled; a failed report is not repeated before the next change."""
         while True:

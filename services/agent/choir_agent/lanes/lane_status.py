@@ -12,13 +12,19 @@ from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock
 from choir_common.lanes import is_edge
 from choir_common.wire.config import AgentSettings, Budgets
-from choir_common.wire.rpc import ModelInUse, StatusRequest
+from choir_common.wire.rpc import LockWait, ModelInUse, StatusRequest
 
 
 class LaneStateRecorder(Protocol):
     """Receiver of the lanes' states, for reports to control."""
 
     def record_state(self, lane: str, state: str, *, final: bool = False) -> None: ...
+
+
+class LockWaits(Protocol):
+    """Source of the locks that the calls of a lane wait for."""
+
+    def waits_of(self, owner: str) -> tuple[LockWait, ...]: ...
 
 
 class LaneStatusDescriber:
@@ -30,10 +36,12 @@ class LaneStatusDescriber:
         session: SessionStateSource,
         settings: SettingsSource,
         outages: OutageTracker,
+        locks: LockWaits,
         clock: Clock,
     ) -> None:
         self._session = session
         self._settings = settings
+        self._locks = locks
         self._outages = outages
         self._clock = clock
 
@@ -51,6 +59,7 @@ class LaneStatusDescriber:
             else _job_left(lane, session, budgets, self._clock.now()),
             model_failure=self._outages.of(model_name_for_lane(settings, lane)),
             model=_model_in_use(settings, lane),
+            lock_waits=self._locks.waits_of(lane),
         )
 
 

@@ -1,17 +1,32 @@
 """`/v1/approvals`: requests for a human's decision, the decision, and its effect."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
+from choir_common.approvals import (
+    LineKind,
+    escape_line,
+    request_digest,
+    request_lines,
+    request_subject,
+)
 from choir_common.http.routers import ServiceRouter
-from choir_common.wire.operator import ApprovalView, Decision, Page
+from choir_common.wire.operator import ApprovalLine, ApprovalView, Decision, Page
 from choir_control.approvals.proposals.worker import ProposalWorker
 from choir_control.approvals.service import ApprovalService, GrantChoice
 from choir_control.approvals.store import Approval, ApprovalStore, Verdict
 from choir_control.approvals.texts import TOO_LATE
 
 OPERATOR = "operator"
+_LINE_KINDS: Mapping[LineKind, Literal["plain", "head", "place", "old", "new"]] = {
+    LineKind.PLAIN: "plain",
+    LineKind.HEAD: "head",
+    LineKind.PLACE: "place",
+    LineKind.OLD: "old",
+    LineKind.NEW: "new",
+}
 
 
 def approval_routes(
@@ -29,8 +44,8 @@ def approval_routes(
 
     @router.get("/{approval_id}")
     async def show_approval(approval_id: str) -> ApprovalView:
-        """Show one request."""
-        return _view(await approval_service.find(approval_id))
+        """Show one request completely."""
+        return _complete_view(await approval_service.find(approval_id))
 
     @router.post("/{approval_id}/approve")
     async def approve(approval_id: str, decision: Decision | None = None) -> ApprovalView:
@@ -47,14 +62,14 @@ def approval_routes(
         """Roll back an applied request; 409 when it is not applied, or later changes depend on it."""
         await approval_service.find(approval_id)
         await proposal_worker.roll_back(approval_id, OPERATOR)
-        return _view(await approval_service.find(approval_id))
+        return _complete_view(await approval_service.find(approval_id))
 
     async def _decide(
         approval_id: str, verdict: Verdict, decision: Decision | None
     ) -> ApprovalView:
         choice = decision or Decision()
         scope = GrantChoice(choice.scope, choice.days)
-        return _view(
+        return _complete_view(
             await approval_service.decide(
                 approval_id, verdict, OPERATOR, choice.digest, scope=scope
             )
@@ -83,4 +98,18 @@ def _view(approval: Approval) -> ApprovalView:
         state=approval.state,
         detail=TOO_LATE if _is_too_late(approval) else approval.detail,
         scopes=approval.scopes,
+        subject=request_subject(approval.request_type, approval.payload),
+        hosts=tuple(escape_line(host) for host in approval.hosts),
     )
+
+
+def _complete_view(approval: Approval) -> ApprovalView:
+    """Return the view with every line that the digest covers, and whether it still covers them."""
+    content = (approval.request_type, approval.payload, approval.basis)
+    lines = tuple(
+        ApprovalLine(kind=_LINE_KINDS[line.mark], text=line.text)
+        for line in request_lines(*content)
+    )
+    # Requests of early versions have no digest; all of them were decided long ago.
+    intact = approval.digest in ("", request_digest(*content))
+    return _view(approval).model_copy(update={"lines": lines, "intact": intact})

@@ -26,6 +26,10 @@ export function Shell() {
     return () => { isCurrent = false; };
   }, [page.name]);
   useEffect(() => { isSidebarOpen.value = false; }, [place.value]);
+  useEffect(() => {
+    const stops = pages.filter((it) => it.watch).map((it) => it.watch());
+    return () => stops.forEach((stop) => stop());
+  }, [session.value.role]);
 
   return html`<div class="shell" data-sidebar=${isSidebarOpen.value ? "open" : "closed"}>
     <a class="skip" href="#main" onClick=${skip}>${t("skip")}</a>
@@ -33,7 +37,8 @@ export function Shell() {
       <div class="brand"><${Logo} /><span>Choir</span></div>
       ${pages.length > 1 && html`<nav class="pages" aria-label=${t("pages")}>
         ${pages.map((it) => html`<a href=${addressOf(it.name)} aria-current=${it === page ? "page" : undefined}>
-          <${Icon} name=${it.icon} />${t(it.title)}</a>`)}
+          <${Icon} name=${it.icon} />${t(it.title)}
+          ${it.count?.value > 0 && html`<span class="count">${it.count.value}<span class="hidden"> ${t("page.waiting")}</span></span>`}</a>`)}
       </nav>`}
       <${ConversationList} />
       <${Settings} />

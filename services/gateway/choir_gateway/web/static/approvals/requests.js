@@ -1,0 +1,66 @@
+/* The newest requests for a decision, pending ones first: for the sidebar's count, the list and the agents' page. */
+import {get, session} from "../app/api.js";
+import {computed, effect, signal} from "../app/html.js";
+import {IDLE_MS} from "../cockpit/resource.js";
+
+const LIMIT = 100;
+const SHOWN_MS = 2 * IDLE_MS; // events tell most changes at once
+const BACKGROUND_MS = 4 * IDLE_MS;
+
+export const requests = signal(null);
+export const problem = signal(null);
+export const pending = computed(() => (requests.value ?? []).filter((it) => it.status === "pending"));
+export const pendingCount = computed(() => pending.value.length);
+
+let isBusy = false;
+let isAskedAgain = false;
+let observers = 0; // pages that show requests now; without one, they are fetched less often
+let askedAt = 0;
+
+/** Fetch them again; one request runs at a time. */
+export async function refreshRequests() {
+  if (isBusy) {
+    isAskedAgain = true;
+    return;
+  }
+  isBusy = true;
+  askedAt = Date.now();
+  try {
+    requests.value = (await get(`v1/approvals?limit=${LIMIT}`)).items;
+    problem.value = null;
+  } catch (error) {
+    problem.value = error;
+  }
+  isBusy = false;
+  if (isAskedAgain) {
+    isAskedAgain = false;
+    await refreshRequests();
+  }
+}
+
+/** Keep the count in the sidebar current until the returned function is called. */
+export function watchRequests() {
+  const tick = () => {
+    const isDue = Date.now() - askedAt > (observers > 0 ? SHOWN_MS : BACKGROUND_MS) - 1_000;
+    if (!document.hidden && isDue) refreshRequests();
+  };
+  const onVisible = () => { if (!document.hidden) refreshRequests(); };
+  refreshRequests();
+  const timer = setInterval(tick, IDLE_MS);
+  document.addEventListener("visibilitychange", onVisible);
+  return () => {
+    clearInterval(timer);
+    document.removeEventListener("visibilitychange", onVisible);
+  };
+}
+
+/** Keep all requests current until the returned function is called: a page shows them. */
+export function observeRequests() {
+  observers += 1;
+  refreshRequests();
+  return () => { observers -= 1; };
+}
+
+effect(() => {
+  if (session.value === null) requests.value = null;
+});

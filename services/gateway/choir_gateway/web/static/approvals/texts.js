@@ -1,0 +1,92 @@
+/* What a request asks for, how far it is, and what to look at before a decision. Pure apart from the language. */
+import {t} from "../app/texts.js";
+
+const STATE_KINDS = {
+  pending: "warning", approved: "busy", applying: "busy", reverting: "busy", applied: "good",
+  failed: "bad", rejected: "plain", expired: "plain", rolled_back: "plain",
+};
+const TYPES = ["call", "config_change", "skill", "tool", "repo_change"];
+const SPELLED = /<U\+([0-9A-F]{4,6})>/g;
+// Unicode names of the characters that hide or reorder words; others are shown by their number.
+const CHARACTER_NAMES = {
+  "0009": "tab", "000A": "line feed", "000D": "carriage return", "001B": "escape", "00A0": "no-break space", "00AD": "soft hyphen", "034F": "combining grapheme joiner", "061C": "Arabic letter mark",
+  "180E": "Mongolian vowel separator", "200B": "zero width space", "200C": "zero width non-joiner",
+  "200D": "zero width joiner", "200E": "left-to-right mark", "200F": "right-to-left mark", "2028": "line separator",
+  "2029": "paragraph separator", "202A": "left-to-right embedding", "202B": "right-to-left embedding",
+  "202C": "pop directional formatting", "202D": "left-to-right override", "202E": "right-to-left override",
+  "2060": "word joiner", "2066": "left-to-right isolate", "2067": "right-to-left isolate",
+  "2068": "first strong isolate", "2069": "pop directional isolate", "3164": "Hangul filler", "FEFF": "byte order mark",
+};
+
+// Scripts whose letters look like those of others: name, first and last number.
+const SCRIPTS = [
+  ["Greek", 0x370, 0x3ff], ["Cyrillic", 0x400, 0x52f], ["Armenian", 0x530, 0x58f], ["Cherokee", 0x13a0, 0x13ff],
+  ["fullwidth", 0xff01, 0xff5e], ["mathematical", 0x1d400, 0x1d7ff],
+];
+
+function characterName(number) {
+  const code = parseInt(number, 16);
+  const script = SCRIPTS.find(([, first, last]) => code >= first && code <= last);
+  return CHARACTER_NAMES[number] ?? (script ? `${String.fromCodePoint(code)} (${script[0]})` : "");
+}
+
+/** Whether an approval has an effect of its own, which can be rolled back; a call just runs. */
+export function isProposal(request) {
+  return request.request_type !== "call";
+}
+
+/** Whether the effect of an approval is being made or undone now. */
+export function isUnderWay(request) {
+  return isProposal(request) && ["approved", "applying", "reverting"].includes(request.state);
+}
+
+export function stateKind(request) {
+  return STATE_KINDS[request.state] ?? "plain";
+}
+
+export function stateText(request) {
+  return t(`approvals.state.${request.state}`);
+}
+
+/** What kind of request it is, in a word or two. */
+export function typeText(request) {
+  return TYPES.includes(request.request_type) ? t(`approvals.type.${request.request_type}`) : request.request_type;
+}
+
+/** What is asked, in a sentence. */
+export function questionText(request) {
+  const key = TYPES.includes(request.request_type) ? request.request_type : "other";
+  return t(`approvals.asks.${key}`, {agent: request.agent_id});
+}
+
+export function deciderText(request) {
+  const by = request.decided_by ?? "";
+  if (by === "operator") return t("approvals.by.operator");
+  if (by === "timeout") return t("approvals.by.timeout");
+  return by;
+}
+
+/** The characters of a request that are spelled out: `{number, name, count}`, the most frequent first. */
+export function spelledCharacters(request) {
+  const counts = new Map();
+  for (const text of [request.subject, ...request.lines.map((line) => line.text)]) {
+    for (const [, number] of text.matchAll(SPELLED)) counts.set(number, (counts.get(number) ?? 0) + 1);
+  }
+  return [...counts].sort(([, one], [, other]) => other - one)
+    .map(([number, count]) => ({number, count, name: characterName(number)}));
+}
+
+/** The parts of a line: texts, and `{number}` for a character that is spelled out. */
+export function splitSpelled(text) {
+  return text.split(SPELLED).map((part, at) => (at % 2 ? {number: part} : part)).filter((part) => part !== "");
+}
+
+/** What to look at before a decision: `{kind, text}`, without what concerns the characters. */
+export function riskNotes(request) {
+  const notes = [];
+  if (!request.intact) notes.push({kind: "bad", text: t("approvals.note.changed")});
+  if (request.hosts.length) notes.push({kind: "warning", text: t("approvals.note.hosts", {hosts: request.hosts.join(", ")})});
+  if (request.request_type === "repo_change") notes.push({kind: "warning", text: t("approvals.note.repo")});
+  if (request.request_type === "skill") notes.push({kind: "warning", text: t("approvals.note.skill")});
+  return notes;
+}
