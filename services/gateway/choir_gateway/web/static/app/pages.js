@@ -6,6 +6,7 @@ import * as chat from "../chat/page.js";
 
 export const PAGES = [
   {name: "chat", icon: "chat", title: "page.chat", roles: null, load: async () => chat.Page},
+  {name: "setup", icon: "setup", title: "page.setup", roles: ["operator"], load: async () => (await import("../setup/page.js")).Page},
 ];
 
 export function pagesFor(role) {
