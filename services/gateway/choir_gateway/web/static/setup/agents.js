@@ -1,6 +1,6 @@
 /* The agents: their state, start and stop, updates, and a new one. */
-import {post} from "../app/api.js";
-import {html, useState} from "../app/html.js";
+import {post, send} from "../app/api.js";
+import {html, useEffect} from "../app/html.js";
 import {addressOf} from "../app/router.js";
 import {t} from "../app/texts.js";
 import {ActionButton, Badge, Details, Empty, Section, Waiting} from "../cockpit/kit.js";
@@ -13,14 +13,18 @@ import {ConfirmButton} from "./parts.js";
 const KINDS = {running: "good", starting: "busy", stopped: "plain", crashed: "bad", unbound: "plain"};
 // an agent that starts is watched more closely; the sidebar fetches too, so an idle page waits longer
 const STARTING_MS = 2_000;
+const STOP_TIMEOUT_MS = 420_000; // an agent finishes its turn and summarizes its session before it stops
 
 export function AgentsTab() {
-  const [isStarting, setStarting] = useState(false);
-  const agents = useResource("v1/agents", {everyMs: isStarting ? STARTING_MS : 2 * IDLE_MS});
+  const agents = useResource("v1/agents", {everyMs: 2 * IDLE_MS});
   const operations = useResource("v1/operations?limit=8");
   const items = agents.data?.items;
-  const starting = Boolean(items?.some((it) => it.state === "starting"));
-  if (items && starting !== isStarting) setStarting(starting);
+  const isStarting = Boolean(items?.some((it) => it.state === "starting"));
+  useEffect(() => {
+    if (!isStarting) return undefined;
+    const timer = setInterval(agents.reload, STARTING_MS);
+    return () => clearInterval(timer);
+  }, [isStarting]);
 
   async function begin(path) {
     await post(path);
@@ -41,7 +45,7 @@ function AgentCard({agent, reload, begin}) {
   const name = agent.agent_id;
   const address = (action) => `v1/agents/${encodeURIComponent(name)}/${action}`;
   const act = (action) => async () => {
-    await post(address(action));
+    await send("POST", address(action), {timeoutMs: STOP_TIMEOUT_MS});
     await reload();
   };
   const isRunning = agent.state === "running" || agent.state === "starting";

@@ -31,8 +31,8 @@ function Value({value}) {
 
 export function Report({report}) {
   return html`<${Section} title=${t("setup.report")} detail=${t("setup.config.version", {version: report.version})}>
-    <ul class="setup-parts" role="status">${[...report.agents, report.gateway].map((it) => html`<li key=${it.name}>
+    <div role="status"><ul class="setup-parts">${[...report.agents, report.gateway].map((it) => html`<li key=${it.name}>
       <strong>${it.name}</strong> <${Badge} kind=${STATES[it.state]}>${t(`setup.report.${it.state}`)}</${Badge}>
-      ${it.detail && html`<span class="detail">${it.detail}</span>`}</li>`)}</ul>
+      ${it.detail && html`<span class="detail">${it.detail}</span>`}</li>`)}</ul></div>
   </${Section}>`;
 }

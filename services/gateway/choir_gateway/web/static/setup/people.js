@@ -20,9 +20,14 @@ export function PeopleTab() {
   return html`<${Requests} resource=${pairings} reload=${reload} />
     <${Conversations} resource=${conversations} />
     <${People} resource=${people} reload=${reload} />
-    <${Browsers} people=${people.data?.items ?? []} />
+    <${Browsers} people=${(people.data?.items ?? []).filter((it) => !isPaired(it))} />
     <${Section} title=${t("setup.channels")}><p>${t("setup.channels.text")}</p>
       <${Command} text="choirctl telegram connect" /></${Section}>`;
+}
+
+/** Whether an admin let this user in, who is in no configuration. */
+function isPaired(person) {
+  return person.identities.some((identity) => identity.source === "pairing");
 }
 
 function Requests({resource, reload}) {
@@ -63,7 +68,6 @@ function People({resource, reload}) {
     await send("DELETE", `v1/people/pairings/${encodeURIComponent(dm)}`);
     reload();
   };
-  const isPaired = (it) => it.identities.some((identity) => identity.source === "pairing");
   return html`<${Section} title=${t("setup.people")}>
     <${Waiting} resource=${resource} />
     ${resource.data?.items.length === 0 && html`<${Empty}>${t("setup.people.none")}</${Empty}>`}
