@@ -26,12 +26,12 @@ class SecretWriter:
         Raises Forbidden for a secret of Choir itself, InvalidRequest for a name or a value that cannot
         be stored, and the errors of `edit_secret_file`. No message contains the value.
         """
-        # before anything can fail with it
-        self._redactor.add_secrets([value])
         check_secret_name(name)
         if name in RESERVED_SECRETS:
             raise Forbidden(f"{name} is Choir's own secret: choose another name.")
         check_secret_value(value)
+        # before it is anywhere else
+        self._redactor.add_secrets([value])
         replaced = await asyncio.to_thread(_store, self._path, name, value)
         log.info("secret stored", name=name, replaced=replaced)
         return replaced

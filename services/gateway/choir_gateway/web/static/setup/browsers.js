@@ -43,7 +43,7 @@ function NewLink({people}) {
 
   function close() {
     setOpen(false);
-    setLink(null); // whoever has it may sign in
+    setLink(null); // anyone who has it can sign in
   }
 
   return html`<button onClick=${() => setOpen(true)}>${t("setup.link.new")}</button>

@@ -32,6 +32,7 @@ export function ConfigTab() {
   async function compare() {
     setProblem(null);
     setReport(null);
+    setDifference(null); // what was staged before is not what is in the editor
     try {
       await saveDraft();
       const loaded = await send("POST", "v1/config/load", {timeoutMs: LOAD_TIMEOUT_MS});
@@ -72,7 +73,7 @@ export function ConfigTab() {
       <${Waiting} resource=${active} />
       ${active.data?.note && html`<p class="problem">${t("setup.config.notActive")} ${active.data.note}</p>`}
       ${text !== undefined && html`<label class="field"><span>${t("setup.config.label")}</span>
-        <textarea class="setup-editor" rows="22" spellcheck=${false} autocapitalize="off" autocomplete="off" value=${text}
+        <textarea class="setup-editor" rows="18" spellcheck=${false} autocapitalize="off" autocomplete="off" value=${text}
           aria-describedby="setting-help" onInput=${(event) => edit(event.target.value)}
           onSelect=${(event) => setPlace(event.target.selectionStart)} onKeyUp=${(event) => setPlace(event.target.selectionStart)}
           onClick=${(event) => setPlace(event.target.selectionStart)}></textarea></label>

@@ -10,7 +10,7 @@ export function SettingHelp({text, place}) {
     get("v1/config/schema").then(setSchema).catch(() => {}); // the editor works without it
   }, []);
   const path = useMemo(() => pathAt(text, place), [text, place]);
-  const setting = schema && findSetting(schema, path);
+  const setting = schema && path.length > 0 ? findSetting(schema, path) : null;
   return html`<div class="setup-help" id="setting-help">
     ${path.length > 0 && html`<code>${path.join(".")}</code> `}
     <span>${setting?.description ?? t(path.length ? "setup.help.none" : "setup.help.start")}</span>
