@@ -100,9 +100,10 @@ async def test_an_agent_is_stopped_started_restarted_and_updated(cockpit: Cockpi
     await card.get_by_role("button", name="Update main").click()
     operation = page.locator("[data-operation]").first
     await expect(operation).to_contain_text("main")
-    await expect(operation).to_contain_text("Done")
+    await expect(operation).to_contain_text("Failed")
+    await expect(operation).to_contain_text("main has no repository")
     await page.reload()
-    await expect(page.locator("[data-operation]").first).to_contain_text("Done")
+    await expect(page.locator("[data-operation]").first).to_contain_text("main has no repository")
 
 
 async def test_an_edit_of_the_configuration_is_saved_compared_and_applied(cockpit: Cockpit) -> None:

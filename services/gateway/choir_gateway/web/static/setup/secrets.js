@@ -42,25 +42,26 @@ export function SecretsTab() {
         {key: "set", title: t("setup.secret.state"), render: (it) => html`<${Badge} kind=${it.set ? "good" : "bad"}>${t(it.set ? "setup.secret.set" : "setup.secret.missing")}</${Badge}>`},
         {key: "used_by", title: t("setup.secret.usedBy"), render: (it) => it.used_by.map((use) => html`<div key=${use}><code>${showInvisible(use)}</code></div>`)},
         {key: "action", title: html`<span class="hidden">${t("setup.secret.value")}</span>`, align: "end", render: (it) => html`<button
-          aria-label=${t("setup.secret.store.label", {name: it.name})} onClick=${() => setName(it.name)}>${t(it.set ? "setup.secret.replace" : "setup.secret.store")}</button>`},
+          aria-label=${t(it.set ? "setup.secret.replace.label" : "setup.secret.store.label", {name: it.name})} onClick=${() => setName(it.name)}>${t(it.set ? "setup.secret.replace" : "setup.secret.store")}</button>`},
       ]} />`}
     </${Section}>
     ${result && html`<${Report} report=${result.report} />`}
-    <${ValueForm} name=${name} close=${() => setName(null)} stored=${stored} />`;
+    <${ValueForm} name=${name} close=${() => setName(null)} onStored=${stored} />`;
 }
 
-function ValueForm({name, close, stored}) {
+function ValueForm({name, close, onStored}) {
   const [problem, setProblem] = useState("");
   async function submit(event) {
     event.preventDefault();
     const form = event.target;
+    const stored = form.elements.name.value.trim();
     setProblem("");
     try {
       // the value is in the form only, and gone with it
-      await send("PUT", `v1/secrets/${encodeURIComponent(form.elements.name.value.trim())}`, {json: {value: form.elements.value.value}});
+      await send("PUT", `v1/secrets/${encodeURIComponent(stored)}`, {json: {value: form.elements.value.value}});
       form.reset();
-      notify(t("setup.secret.stored", {name: form.elements.name.value || name}));
-      stored();
+      notify(t("setup.secret.stored", {name: stored}));
+      onStored();
     } catch (error) {
       setProblem(error.message);
     }
