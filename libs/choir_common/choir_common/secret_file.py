@@ -8,13 +8,14 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 import stat
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from choir_common.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
+from choir_common.errors import Conflict, Forbidden, InvalidRequest, NotFound, TooLarge, Unavailable
 
 MODE = 0o600
 MAX_BYTES = 4_000_000
@@ -22,6 +23,7 @@ MAX_VALUE_BYTES = 100_000
 LOCK_NAME = ".secrets.lock"
 LOCK_TIMEOUT_S = 5.0
 LOCK_POLL_S = 0.05
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def read_secret_file(path: Path) -> dict[str, str]:
@@ -50,6 +52,25 @@ def edit_secret_file(path: Path) -> Iterator[dict[str, str]]:
         yield values
         if values != before:
             _replace(path, values)
+
+
+def check_secret_name(name: str) -> None:
+    """Raise InvalidRequest for a name that a secret cannot have."""
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(
+            "A secret's name starts with a letter or digit and contains only letters, digits, `.`, "
+            "`_` and `-`, at most 64 characters."
+        )
+
+
+def check_secret_value(value: str) -> None:
+    """Raise InvalidRequest or TooLarge for a value that cannot be stored; the message never has it."""
+    if not value.strip():
+        raise InvalidRequest("The value is empty; nothing was changed.")
+    if "\x00" in value:
+        raise InvalidRequest("The value contains a NUL character; nothing was changed.")
+    if len(value.encode()) > MAX_VALUE_BYTES:
+        raise TooLarge(f"The value is larger than {MAX_VALUE_BYTES} bytes; nothing was changed.")
 
 
 def _read(path: Path) -> bytes:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from choir_common.errors import StartupError
-from choirctl.start.config_file import line_of, read_config
+from choir_common.json_places import line_of
+from choirctl.start.config_file import read_config
 from choirctl.start.state_directory import initial_config
 
 

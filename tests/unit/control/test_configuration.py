@@ -263,7 +263,7 @@ def test_several_faults_are_a_list_and_one_is_a_sentence(tmp_path: Path) -> None
         read_config(path, None)
     head, *listed, tail = several.value.message.splitlines()
     assert head == f"{path} is not valid:" and "nothing was changed" in tail
-    assert [line[:15] for line in listed] == ["- heartbeat_int", "- event_window:"]
+    assert [line[:23] for line in listed] == ["- line 1, heartbeat_int", "- line 1, event_window:"]
     path.write_text(json.dumps({**BASE, "event_window": "x"}))
     with pytest.raises(InvalidRequest) as one:
         read_config(path, None)

@@ -12,6 +12,7 @@ from choir_common.wire.model import AwareTime, JsonObject, WireModel
 
 Category = Literal["hot-reload", "restart-required", "new-agent", "removed-agent"]
 ChangeKind = Literal["added", "removed", "changed"]
+MAX_VALUE_LENGTH = 100_000
 PartState = Literal["applied", "waiting", "failed"]
 
 
@@ -91,6 +92,24 @@ class ConfigView(WireModel):
     """Whether another configuration is staged and not applied."""
 
 
+class ConfigText(WireModel):
+    """The text of config.json. What it says is active only after `config load` and `config apply`."""
+
+    path: str
+    """The file, on the machine of control."""
+    text: str
+    digest: str
+    """SHA-256 of the file; pass it to replace exactly this text."""
+
+
+class WriteConfigText(WireModel):
+    """Replace the text of config.json."""
+
+    text: str = Field(max_length=3_000_000)
+    digest: str = Field(max_length=64)
+    """The digest of the text that was edited; if the file has another one, nothing is written."""
+
+
 class ConfigPartStatus(WireModel):
     """Whether an agent or the gateway has the current version."""
 
@@ -146,6 +165,20 @@ class SecretName(WireModel):
     name: str
     set: bool
     used_by: tuple[str, ...] = ()
+
+
+class SetSecret(WireModel):
+    """Store the value of a secret. It can be replaced, but not read."""
+
+    value: str = Field(repr=False, min_length=1, max_length=MAX_VALUE_LENGTH)
+
+
+class SecretStored(WireModel):
+    """The value is in secrets.json; `POST /v1/secrets/apply` gives it to what uses it."""
+
+    name: str
+    replaced: bool
+    """Whether the secret had a value before."""
 
 
 class BotTokens(WireModel):

@@ -6,7 +6,6 @@ it again.
 
 import asyncio
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +13,14 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from choir_common.errors import Forbidden, InvalidRequest, NotFound, TooLarge
-from choir_common.secret_file import MAX_VALUE_BYTES, edit_secret_file, read_secret_file
+from choir_common.errors import Forbidden, InvalidRequest, NotFound
+from choir_common.secret_file import (
+    MAX_VALUE_BYTES,
+    check_secret_name,
+    check_secret_value,
+    edit_secret_file,
+    read_secret_file,
+)
 from choir_common.stack_secrets import RESERVED_SECRETS
 from choir_common.wire.config_api import SecretName, SecretsApplied
 from choirctl.api.control import connect, parse_response
@@ -23,7 +28,6 @@ from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.commands.config import Wait, follow_report, raise_unless_applied
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console, table
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - the name of what opens choird's figures, made by people
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 
@@ -74,13 +78,14 @@ def set_secret(
 
     The file is replaced atomically; `secret apply` passes the value to the running services and agents.
     """
-    _check_name(name)
+    check_secret_name(name)
     if value is not None:
         stderr_console().print(
             "[yellow]Warning:[/] a value on the command line stays in the shell's history, and others could "
             "see it in the list of processes. Leave it out next time: it is then asked for."
         )
-    new_value = _check_value(value if value is not None else _ask(name))
+    new_value = value if value is not None else _ask(name)
+    check_secret_value(new_value)
     place = find_target(ctx, home)
     with edit_secret_file(place.home / "secrets.json") as values:
         replaced = name in values
@@ -201,14 +206,6 @@ def _collect(path: tuple[str, ...], value: JsonValue, uses: dict[str, list[str]]
         _collect((*path, key), inner, uses)
 
 
-def _check_name(name: str) -> None:
-    if not NAME.fullmatch(name):
-        raise InvalidRequest(
-            "A secret's name starts with a letter or digit and contains only letters, digits, `.`, "
-            "`_` and `-`, at most 64 characters."
-        )
-
-
 def _ask(name: str) -> str:
     if sys.stdin.isatty():
         answer: str = typer.prompt(f"Value of {name}", hide_input=True, err=True)
@@ -219,16 +216,6 @@ def _ask(name: str) -> str:
         raise InvalidRequest("The value is not UTF-8 text.") from None
     # one trailing newline comes from `echo`; a value of several lines, such as a key file, keeps its own
     return text[:-1].removesuffix("\r") if text.count("\n") == 1 and text.endswith("\n") else text
-
-
-def _check_value(value: str) -> str:
-    if not value.strip():
-        raise InvalidRequest("The value is empty; nothing was changed. Give it on standard input.")
-    if "\x00" in value:
-        raise InvalidRequest("The value contains a NUL character; nothing was changed.")
-    if len(value.encode()) > MAX_VALUE_BYTES:
-        raise TooLarge(f"The value is larger than {MAX_VALUE_BYTES} bytes; nothing was changed.")
-    return value
 
 
 def _next_step(place: Target, name: str) -> str:

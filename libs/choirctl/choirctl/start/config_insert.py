@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
-from choirctl.start.config_file import offset_of
+from choir_common.json_places import offset_of
 
 
 def insert_entry(path: Path, section: str, name: str, entry: dict[str, object]) -> None:

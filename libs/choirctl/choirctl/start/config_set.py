@@ -7,10 +7,11 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.json_places import offset_of
 from choir_common.wire.config import Config
 from choir_common.wire.config_messages import setting_error_message
 from choir_common.wire.validation_messages import error_path, format_errors
-from choirctl.start.config_file import MAX_FAULTS, offset_of
+from choirctl.start.config_file import MAX_FAULTS
 from choirctl.start.config_insert import detect_indent, replace_file
 
 

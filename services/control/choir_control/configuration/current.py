@@ -37,7 +37,11 @@ from choir_common.wire.messages import (
 from choir_common.wire.policy import AgentPolicy, Role
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.pairing import PairedUser, add_paired
-from choir_control.configuration.parsing import complete_config, parse_config_file
+from choir_control.configuration.parsing import (
+    complete_config,
+    parse_config_file,
+    parse_config_text,
+)
 from choir_control.configuration.people import Identity, PersonRegistry
 from choir_control.configuration.servers import known_hosts
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
@@ -390,6 +394,10 @@ class ConfigService:
         """Read and check the file without applying it; raises InvalidRequest. Blocking."""
         file_config = parse_config_file(self.path)
         return self._complete(file_config, str(self.path))
+
+    def check_text(self, text: bytes) -> ConfigCandidate:
+        """Check a text that is to replace the file; raises InvalidRequest. Takes some milliseconds."""
+        return self._complete(parse_config_text(text, str(self.path)), str(self.path))
 
     async def load_last_valid(self, why: str) -> ConfigCandidate | None:
         """Return the configuration that was in force last; None if none is stored or it is not valid.

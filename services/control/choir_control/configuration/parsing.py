@@ -1,11 +1,13 @@
 """Strict parsing of config.json: all of it or none."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.json_places import line_of
 from choir_common.wire.config import Config, ModelConfig
 from choir_common.wire.config_messages import setting_error_message
 from choir_common.wire.validation_messages import error_path, format_errors
@@ -54,18 +56,31 @@ def parse_config_file(path: Path) -> Config:
         ) from None
     except OSError as error:
         raise InvalidRequest(f"Cannot read {path}: {error.strerror}.") from error
+    return parse_config_text(text, str(path))
+
+
+def parse_config_text(text: bytes, source: str) -> Config:
+    """Return the content of a file `source`, validated by the schema alone; raises InvalidRequest."""
     if len(text) > MAX_BYTES:
         raise InvalidRequest(
-            f"{path} is larger than {MAX_BYTES} bytes, which is too large for a configuration."
+            f"{source} is larger than {MAX_BYTES} bytes, which is too large for a configuration."
         )
     try:
         return Config.model_validate_json(text)
     except ValidationError as error:
+        lines = text.decode(errors="replace")
         faults = [
-            f"{error_path(it, 'the file')}: {setting_error_message(it)}" for it in error.errors()
+            f"{_line(lines, it['loc'])}{error_path(it, 'the file')}: {setting_error_message(it)}"
+            for it in error.errors()
         ]
-        head, tail = f"{path} is not valid", "Correct it and try again; nothing was changed."
+        head, tail = f"{source} is not valid", "Correct it and try again; nothing was changed."
         raise InvalidRequest(format_errors(head, faults, tail, MAX_FAULTS_SHOWN)) from None
+
+
+def _line(text: str, place: Sequence[str | int]) -> str:
+    """Return the line of a place as a prefix; empty if the text is no JSON: that message has its own."""
+    line = line_of(text, place)
+    return "" if line is None else f"line {line}, "
 
 
 def _with_default_model(config: Config, default_model: ModelConfig | None) -> Config:

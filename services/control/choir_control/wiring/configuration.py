@@ -8,15 +8,18 @@ from fastapi import APIRouter
 
 from choir_common.bus.client import Bus
 from choir_common.clock import Clock
+from choir_common.redactor import Redactor
 from choir_control.agents.rollout.config_staging import AgentSocketOpener, ConfigStaging
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
 from choir_control.agents.sessions.conversation_reconciler import ConversationReconciler
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.api.operator.config import config_routes, secret_routes
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.file_editor import ConfigFileEditor
 from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher, CertificateSource
 from choir_control.configuration.secrets.reload import SecretReloader
 from choir_control.configuration.secrets.store import SecretStore
+from choir_control.configuration.secrets.writer import SecretWriter
 from choir_control.images.outdated_agents import OutdatedImages
 from choir_control.wiring.images import ImageServices
 from choir_control.wiring.log import LogServices
@@ -41,6 +44,7 @@ class ConfigurationServices:
         certificates: CertificateSource,
         sockets: AgentSocketOpener,
         images: ImageServices,
+        redactor: Redactor,
     ) -> None:
         """`deployment_secrets` are added to those of secrets.json."""
         self._configuration = configuration
@@ -59,6 +63,7 @@ class ConfigurationServices:
             configuration=configuration,
             announcer=self.versions,
         )
+        self._secret_writer = SecretWriter(secrets_json, redactor)
         self.staging = ConfigStaging(
             configuration=configuration,
             clock=clock,
@@ -86,6 +91,17 @@ class ConfigurationServices:
     def routes(self) -> Sequence[APIRouter]:
         """Return the routers of `/v1/config` and `/v1/secrets`."""
         return (
-            config_routes(self._configuration, self.staging, self.versions),
-            secret_routes(self._configuration, self._secrets, self.secret_reloader, self.versions),
+            config_routes(
+                self._configuration,
+                self.staging,
+                self.versions,
+                ConfigFileEditor(self._configuration, self._secrets),
+            ),
+            secret_routes(
+                self._configuration,
+                self._secrets,
+                self.secret_reloader,
+                self._secret_writer,
+                self.versions,
+            ),
         )

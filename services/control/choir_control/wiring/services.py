@@ -257,6 +257,7 @@ class ControlServices:
             certificates=self.listener,
             sockets=self.agent_sockets,
             images=self.images,
+            redactor=self.redactor,
         )
 
     def _make_pairing(self) -> PairingService:

@@ -26,14 +26,11 @@ from choir_control.agents.sessions.config_propagation import ConfigVersionTracke
 from choir_control.agents.sessions.conversation_reconciler import ConversationReconciler
 from choir_control.configuration.current import ConfigCandidate, ConfigService, ConfigSnapshot
 from choir_control.configuration.diff import diff_configs
-from choir_control.configuration.secrets.store import SecretStore
+from choir_control.configuration.secrets.store import MIN_SECRET_LENGTH, SecretStore
 from choir_control.images.outdated_agents import OutdatedImages
 from choir_control.images.repositories.survey import RepositorySurvey, RepositorySurveyor
 
 log = structlog.get_logger("choir.configuration")
-
-# Shorter values would also match ordinary text.
-MIN_SECRET_LENGTH = 12
 
 
 class AgentSocketOpener(Protocol):

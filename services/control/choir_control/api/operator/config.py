@@ -1,11 +1,11 @@
-"""`/v1/config` and `/v1/secrets`: show, stage and apply the configuration; reload secrets.json.
+"""`/v1/config` and `/v1/secrets`: show, edit, stage and apply the configuration; set and reload secrets.
 
 Values of secrets are never returned. Rules: `docs/design/configuration.md`.
 """
 
 from fastapi import APIRouter, Request
 
-from choir_common.http.body import parse_request_body
+from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.routers import ServiceRouter
 from choir_common.wire.config import secret_references
 from choir_common.wire.config_api import (
@@ -13,9 +13,13 @@ from choir_common.wire.config_api import (
     ConfigApplied,
     ConfigDiff,
     ConfigProgress,
+    ConfigText,
     ConfigView,
     SecretName,
     SecretsApplied,
+    SecretStored,
+    SetSecret,
+    WriteConfigText,
 )
 from choir_common.wire.config_schema import config_schema
 from choir_common.wire.model import JsonObject
@@ -23,8 +27,10 @@ from choir_common.wire.operator import Page
 from choir_control.agents.rollout.config_staging import ConfigStaging, StagedDifference
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.file_editor import ConfigFileEditor
 from choir_control.configuration.secrets.reload import SecretReloader
 from choir_control.configuration.secrets.store import SecretStore
+from choir_control.configuration.secrets.writer import SecretWriter
 
 _APPLY_BODY = {
     "requestBody": {"content": {"application/json": {"schema": ApplyConfig.model_json_schema()}}}
@@ -32,7 +38,10 @@ _APPLY_BODY = {
 
 
 def config_routes(
-    configuration: ConfigService, staging: ConfigStaging, config_versions: ConfigVersionTracker
+    configuration: ConfigService,
+    staging: ConfigStaging,
+    config_versions: ConfigVersionTracker,
+    editor: ConfigFileEditor,
 ) -> APIRouter:
     """Return the router of the configuration."""
     router = ServiceRouter(prefix="/config", tags=["config"])
@@ -49,6 +58,17 @@ def config_routes(
             config=configuration.declared.model_dump(mode="json"),
             staged=staging.waiting,
         )
+
+    @router.get("/file")
+    async def read_config_file() -> ConfigText:
+        """Return the text of config.json, which may have changes that are not applied."""
+        return await editor.read()
+
+    @router.put("/file", openapi_extra=openapi_body(WriteConfigText))
+    async def write_config_file(request: Request) -> ConfigText:
+        """Replace the text of config.json; 409 when it was changed since, 400 when it is not usable."""
+        body = await parse_request_body(request, WriteConfigText)
+        return await editor.save(body.text, body.digest)
 
     @router.get("/schema")
     async def show_schema() -> JsonObject:
@@ -106,6 +126,7 @@ def secret_routes(
     configuration: ConfigService,
     secrets: SecretStore,
     reloader: SecretReloader,
+    writer: SecretWriter,
     config_versions: ConfigVersionTracker,
 ) -> APIRouter:
     """Return the router of the secrets."""
@@ -122,6 +143,12 @@ def secret_routes(
                 for name in names
             ]
         )
+
+    @router.put("/{name}", openapi_extra=openapi_body(SetSecret))
+    async def store_secret(name: str, request: Request) -> SecretStored:
+        """Store the value of a secret in secrets.json; no route returns it."""
+        body = await parse_request_body(request, SetSecret)
+        return SecretStored(name=name, replaced=await writer.store(name, body.value))
 
     @router.post("/apply")
     async def apply_secrets() -> SecretsApplied:

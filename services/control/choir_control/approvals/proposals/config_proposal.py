@@ -5,8 +5,6 @@ The file is replaced atomically if it is unchanged, then staged and applied like
 
 import asyncio
 import hashlib
-import os
-import secrets
 from pathlib import Path
 
 import orjson
@@ -28,6 +26,7 @@ from choir_control.approvals.proposals.merge_patch import (
 from choir_control.approvals.proposals.proposal_type import StaleProposal
 from choir_control.approvals.store import Approval
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.file_replacement import replacing_file
 from choir_control.configuration.validation import find_faults
 
 MAX_BYTES = 4_000_000
@@ -77,32 +76,10 @@ class ConfigFile:
         return document
 
     def _replace(self, expected: str, document: JsonObject) -> None:
-        partial = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        try:
-            mode = self.path.stat().st_mode & 0o777
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            # The last moment possible, so that an operator's edit is not overwritten.
+        content = orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
+        with replacing_file(self.path, content):
             if document_digest(self._read()) != expected:
                 raise StaleProposal(f"{self.path} has been edited since.")
-            partial.replace(self.path)
-            # a rename is durable only when its directory is synced
-            _sync(self.path.parent)
-        except OSError as error:
-            raise Unavailable(f"Cannot write {self.path}: {error.strerror}.") from error
-        finally:
-            partial.unlink(missing_ok=True)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class ConfigApplier:

@@ -10,6 +10,9 @@ from choir_common.redactor import Redactor
 
 log = structlog.get_logger("choir.secrets")
 
+# Shorter values would also match ordinary text.
+MIN_SECRET_LENGTH = 12
+
 
 @dataclass(frozen=True, slots=True)
 class SecretChanges:

@@ -390,10 +390,13 @@ OPERATOR_COMMANDS = (
         "Stream the progress of an operation.", None, "GET /v1/operations/{operation_id}/events"
     ),
     _for_operators("Show the active configuration.", "config show", "GET /v1/config"),
+    _for_operators("Show the text of config.json.", None, "GET /v1/config/file"),
+    _for_operators("Replace the text of config.json.", None, "PUT /v1/config/file"),
     _for_operators("Print the JSON Schema of config.json.", None, "GET /v1/config/schema"),
     _for_operators(
         "Show which processes have the active version.", "config report", "GET /v1/config/report"
     ),
+    _for_operators("Store the value of a secret.", None, "PUT /v1/secrets/{name}"),
     _for_operators("Reload secrets.json.", "secret apply", "POST /v1/secrets/apply"),
     _for_operators("Cancel a core job of a session.", "session cancel", None),
     _for_operators(

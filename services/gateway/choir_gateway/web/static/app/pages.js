@@ -13,6 +13,7 @@ export const PAGES = [
     name: "approvals", icon: "approvals", title: "page.approvals", roles: ["operator"], count: pendingCount, watch: watchRequests,
     load: async () => (await import("../approvals/page.js")).Page,
   },
+  {name: "setup", icon: "setup", title: "page.setup", roles: ["operator"], load: async () => (await import("../setup/page.js")).Page},
 ];
 
 export function pagesFor(role) {
