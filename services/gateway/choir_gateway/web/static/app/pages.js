@@ -6,6 +6,7 @@ import * as chat from "../chat/page.js";
 
 export const PAGES = [
   {name: "chat", icon: "chat", title: "page.chat", roles: null, load: async () => chat.Page},
+  {name: "memory", icon: "memory", title: "page.memory", roles: ["operator"], load: async () => (await import("../memory/page.js")).Page},
 ];
 
 export function pagesFor(role) {
