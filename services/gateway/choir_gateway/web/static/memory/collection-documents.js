@@ -11,8 +11,8 @@ import {agentPath, withQuery} from "./paths.js";
 const PAGE = 200;
 
 /** `changes` is what the list of collections says of it: if that changes, the documents are read again. */
-export function CollectionDocuments({agent, name, changes, onChange}) {
-  const [isUnreadable, setUnreadable] = useState(false);
+export function CollectionDocuments({agent, name, startsUnreadable, changes, onChange}) {
+  const [isUnreadable, setUnreadable] = useState(startsUnreadable);
   const [removing, setRemoving] = useState(null);
   const path = agentPath(agent, "collections", name);
   const first = useResource(withQuery(path, {limit: PAGE, unreadable: isUnreadable}));

@@ -38,7 +38,7 @@ export function CollectionsTab({agent, parts}) {
       : html`<${Section} title=${html`<a href=${addressOf("memory", agent, "collections")}>${t("memory.tab.collections")}</a> / ${showInvisible(parts[0])}`}>
           <${Waiting} resource=${listed} />
           ${shown && html`<div class="cards"><${Collection} agent=${agent} view=${shown} onRemove=${() => setRemoving(shown)} /></div>`}
-          <${CollectionDocuments} agent=${agent} name=${parts[0]} changes=${shown} onChange=${listed.reload} /><//>`}
+          <${CollectionDocuments} key=${parts.join("/")} agent=${agent} name=${parts[0]} startsUnreadable=${parts[1] === "unreadable"} changes=${shown} onChange=${listed.reload} /><//>`}
     <${AddForms} key=${parts[0] ?? ""} agent=${agent} name=${parts[0]} names=${collections.map((it) => it.name)} onChange=${listed.reload} />
     <${RemoveDialog} agent=${agent} view=${removing} onClose=${() => setRemoving(null)} onRemoved=${() => {
       setRemoving(null);

@@ -8,9 +8,13 @@ import {useResource} from "../cockpit/resource.js";
 import {describeValidity, named, statusKind} from "./labels.js";
 import {documentAddress, logAddress, withQuery} from "./paths.js";
 
+const LONG = 2_000; // characters; a longer text scrolls by itself
+
 /** What somebody wrote, as text; characters that are not seen are marked. */
 export function Words({text, isCut = false}) {
-  return html`<div class="memory-text" dir="auto">${showInvisible(text)}${isCut && "…"}</div>`;
+  const isLong = text.length > LONG;
+  return html`<div class=${isLong ? "memory-text long" : "memory-text"} dir="auto" tabindex=${isLong ? 0 : undefined}
+    role=${isLong ? "region" : undefined} aria-label=${isLong ? t("memory.field.text") : undefined}>${showInvisible(text)}${isCut && "…"}</div>`;
 }
 
 /** Kind, status and trust of a document or hit. */
