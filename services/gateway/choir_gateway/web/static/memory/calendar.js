@@ -71,8 +71,8 @@ function Month({month, found, chosen, address}) {
 /** A period as a link; those with a summary are marked. */
 function Cell({period, found, chosen, address, text}) {
   const has = found.has(period);
-  return html`<a class="memory-cell" href=${address(period)} data-has=${has ? "yes" : "no"} aria-current=${period === chosen ? "date" : undefined}
-    aria-label=${`${periodName(period)}${has ? `, ${t("memory.calendar.has")}` : ""}`}>${text}</a>`;
+  return html`<a class="memory-cell" href=${address(period)} data-has=${has ? "yes" : "no"} aria-current=${period === chosen ? "date" : undefined}>
+    <span aria-hidden="true">${text}</span><span class="hidden">${periodName(period)}${has && `, ${t("memory.calendar.has")}`}</span></a>`;
 }
 
 function monthName(month, style) {

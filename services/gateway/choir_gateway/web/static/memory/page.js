@@ -45,7 +45,7 @@ function AgentMemory({agent, names, parts}) {
       onChange=${(event) => { location.hash = addressOf("memory", event.target.value, tab === "document" ? "knowledge" : tab); }}>
       ${all.map((it) => html`<option key=${it} value=${it} selected=${it === agent}>${it}</option>`)}</select></div>`}
     <button class="danger" onClick=${() => setForgetting(true)}>${t("memory.forget.open")}</button>`;
-  return html`<${PageFrame} title=${t("page.memory")} detail=${agent} actions=${actions}>
+  return html`<${PageFrame} title=${t("page.memory")} detail=${all.length > 1 ? undefined : agent} actions=${actions}>
     <${Tabs} label=${t("memory.tabs")} current=${tab === "document" ? "knowledge" : tab} tabs=${tabsOf(agent)} />
     <${View} key=${`${tab} ${version}`} agent=${agent} parts=${parts.slice(1)} />
     <${ForgetDialog} isOpen=${isForgetting} agent=${agent} onClose=${() => setForgetting(false)}

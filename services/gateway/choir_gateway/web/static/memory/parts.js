@@ -5,7 +5,7 @@ import {t} from "../app/texts.js";
 import {formatAgo, formatDateTime, formatNumber} from "../cockpit/formats.js";
 import {ActionButton, Badge, Empty, Waiting, showInvisible} from "../cockpit/kit.js";
 import {useResource} from "../cockpit/resource.js";
-import {describeValidity, named, statusKind} from "./labels.js";
+import {describeValidity, formatDate, named, statusKind} from "./labels.js";
 import {documentAddress, logAddress, withQuery} from "./paths.js";
 
 const LONG = 2_000; // characters; a longer text scrolls by itself
@@ -25,8 +25,12 @@ export function DocumentBadges({item}) {
     ${item.superseded_by?.length > 0 && html`<${Badge} kind="warning">${t("memory.replaced")}<//>`}`;
 }
 
+const RECENT_MS = 30 * 864e5;
+
+/** When something was: how long ago, or the date if that is long ago. */
 export function When({at}) {
-  return html`<time datetime=${at} title=${formatDateTime(at)}>${formatAgo(at)}</time>`;
+  const isRecent = Math.abs(Date.now() - new Date(at)) < RECENT_MS;
+  return html`<time datetime=${at} title=${formatDateTime(at)}>${isRecent ? formatAgo(at) : formatDate(at)}</time>`;
 }
 
 export function SessionLink({session}) {
@@ -84,7 +88,7 @@ export function usePages(path, params) {
 export function Bar({value, max, label}) {
   const share = max > 0 ? Math.min(1, value / max) : 0;
   return html`<svg class="memory-bar" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label=${label}>
-    <rect class="track" width="100" height="4" rx="2" /><rect width=${100 * share} height="4" rx="2" /></svg>`;
+    <rect class="track" width="100" height="4" /><rect width=${100 * share} height="4" /></svg>`;
 }
 
 export function Count({value, label}) {

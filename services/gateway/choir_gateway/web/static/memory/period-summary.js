@@ -19,7 +19,9 @@ function Summary({agent, id}) {
   const shown = useResource(agentPath(agent, "memory", "documents", id));
   if (!shown.data) return html`<${Waiting} resource=${shown} />`;
   const {record, links} = shown.data;
+  const sources = links.filter((it) => it.direction === "from").length;
   return html`<div class="panel"><${Words} text=${record.text} />
-    <p class="memory-origin">${record.conversations?.length > 0 && html`<span dir="auto">${record.conversations.join(", ")}</span>`}<span>${t("memory.calendar.sources", {count: links.filter((it) => it.direction === "from").length})}</span>
+    <p class="memory-origin">${record.conversations?.length > 0 && html`<span dir="auto">${record.conversations.join(", ")}</span>`}
+      ${sources > 0 && html`<span>${t("memory.calendar.sources", {count: sources})}</span>`}
       <a href=${documentAddress(agent, id)}>${t("memory.document.open")}</a></p></div>`;
 }

@@ -1,12 +1,13 @@
 /* Periods of summaries, as the server names them (2026, 2026-Q2, 2026-05, 2026-W22, 2026-05-31), in UTC: pure. */
 const DAY_MS = 864e5;
 
+/** The grain of a period, or null for what is none. */
 export function grainOf(period) {
-  if (/^\d{4}$/.test(period)) return "year";
+  if (/^[1-9]\d{3}$/.test(period)) return "year";
   if (/^\d{4}-Q[1-4]$/.test(period)) return "quarter";
-  if (/^\d{4}-\d\d$/.test(period)) return "month";
-  if (/^\d{4}-W\d\d$/.test(period)) return "week";
-  return /^\d{4}-\d\d-\d\d$/.test(period) ? "day" : null;
+  if (/^\d{4}-(0[1-9]|1[0-2])$/.test(period)) return "month";
+  if (/^\d{4}-W[0-5]\d$/.test(period)) return "week";
+  return /^\d{4}-\d\d-\d\d$/.test(period) && !Number.isNaN(Date.parse(`${period}T00:00:00Z`)) ? "day" : null;
 }
 
 export function today() {
