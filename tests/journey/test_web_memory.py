@@ -142,12 +142,12 @@ async def test_each_filter_of_a_search_reaches_memory(cockpit: Cockpit) -> None:
     page = cockpit.page
     await page.get_by_text("Filters", exact=True).click()
     async with page.expect_request("**/memory/search") as asked:
-        for label, value in (
-            ("From", "2024-05-01"), ("To", "2024-05-31"), ("Lowest score", "0.1"), ("Lowest trust", "60"),
-            ("Tags", "a=1, b=x"), ("Scopes", "work"), ("Origins", "user"), ("Speakers", "Ada"),
-            ("Only session", SESSION), ("Hits", "5"), ("At most days old", "100000"),
+        for name, value in (
+            ("since", "2024-05-01"), ("until", "2024-05-31"), ("min_score", "0.1"), ("min_trust", "60"),
+            ("tags", "a=1, b=x"), ("scopes", "work"), ("origins", "user"), ("speakers", "Ada"),
+            ("session_id", SESSION), ("limit", "5"), ("max_days_ago", "100000"),
         ):  # fmt: skip
-            await page.get_by_label(label, exact=label == "To").first.fill(value)
+            await page.locator(f".memory-filters [name={name}]").fill(value)
         await page.get_by_label("Message", exact=True).check()
         await page.get_by_label("Recent sessions").check()
         await page.get_by_label("Show the messages before and after").check()
@@ -161,7 +161,7 @@ async def test_each_filter_of_a_search_reaches_memory(cockpit: Cockpit) -> None:
     }  # fmt: skip
     await expect(page.get_by_text("Nothing was found.")).to_be_visible()
     await cockpit.check("memory-filters")
-    await page.get_by_label("Tags").fill("nothing")
+    await page.locator("[name=tags]").fill("nothing")
     await search(cockpit, "kite")
     await expect(page.get_by_role("alert")).to_contain_text("“nothing” is not a tag")
     await page.get_by_role("button", name="Clear filters").click()
@@ -196,7 +196,7 @@ async def test_a_fact_shows_its_evidence_and_what_it_replaced(cockpit: Cockpit) 
     await expect(log).to_have_attribute("href", f"#/log/{SESSION}")
     steps = page.get_by_role("list", name="History").get_by_role("listitem")
     await expect(steps).to_have_count(2)
-    await expect(steps.first).to_contain_text("valid 1 Jan 2019 to 15 May 2024")
+    await expect(steps.first).to_contain_text("valid Jan 1, 2019 to May 15, 2024")
     await expect(steps.last).to_contain_text("this document")
     await cockpit.check("memory-fact")
     await steps.first.get_by_role("link", name="Open").click()
@@ -209,7 +209,7 @@ async def test_knowledge_is_added_edited_and_retired(cockpit: Cockpit) -> None:
     await page.get_by_role("button", name="Add knowledge").click()
     dialog = page.get_by_role("dialog", name="Add knowledge")
     await dialog.get_by_label("Text").fill("The heating is serviced each October.")
-    await dialog.get_by_label("Key").fill("house/heating")
+    await dialog.get_by_role("textbox", name=re.compile("^Key")).fill("house/heating")
     await dialog.get_by_label("Metadata").fill("[1]")
     await dialog.get_by_role("button", name="Save").click()
     await expect(dialog.get_by_role("alert")).to_contain_text("not a JSON object")
@@ -224,7 +224,7 @@ async def test_knowledge_is_added_edited_and_retired(cockpit: Cockpit) -> None:
     await dialog.get_by_label("Valid until").fill("2099-12-31")
     await dialog.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("each September")).to_be_visible()
-    await expect(page.get_by_text("valid until 1 Jan 2100")).to_be_visible()
+    await expect(page.get_by_text("valid until Jan 1, 2100")).to_be_visible()
     await expect(page.get_by_text("It was edited: this is version 2")).to_be_visible()
     await page.get_by_role("button", name="Retire").click()
     await expect(page.get_by_role("button", name="Make active")).to_be_visible()
@@ -242,11 +242,11 @@ async def test_the_calendar_leads_from_the_year_to_the_day(cockpit: Cockpit) -> 
     await expect(page.get_by_text("May was the month of the move.")).to_be_visible()
     await page.get_by_role("link", name="Week 20, 2024, has a summary").click()
     await expect(page.get_by_text("A week of kites")).to_be_visible()
-    await page.get_by_role("link", name="15 May 2024, has a summary").click()
+    await page.get_by_role("link", name="May 15, 2024, has a summary").click()
     await expect(page.get_by_text("Ada spoke of a blue kite")).to_be_visible()
     await expect(page.get_by_role("list", name="What was said").get_by_text(KITE)).to_be_visible()
     await cockpit.check("memory-day")
-    await page.get_by_role("link", name="16 May 2024", exact=False).click()
+    await page.get_by_role("link", name="May 16, 2024").click()
     await expect(page.get_by_text("There is no summary of this period.")).to_be_visible()
     await page.get_by_role("link", name="Earlier").click()
     await expect(page.get_by_role("heading", name="April 2024").first).to_be_visible()
@@ -258,7 +258,7 @@ async def test_files_are_uploaded_and_removed_and_a_folder_is_followed(
     page = cockpit.page
     await cockpit.open("memory", "main", "collections")
     await expect(page.get_by_text("There is no collection yet.")).to_be_visible()
-    upload = page.locator("form", has_text="Upload files")
+    upload = page.locator("form", has=page.get_by_role("heading", name="Upload files"))
     await upload.get_by_label("Name of the collection").fill("manuals")
     await upload.get_by_label("Files, or drop them here").set_input_files(
         [
@@ -267,18 +267,18 @@ async def test_files_are_uploaded_and_removed_and_a_folder_is_followed(
         ]
     )
     await upload.get_by_role("button", name="Upload").click()
-    await expect(upload.get_by_text("added, 1 parts")).to_be_visible()
+    await expect(upload.get_by_text("added, parts: 1")).to_be_visible()
     await expect(upload.get_by_text("It is not UTF-8 text.")).to_be_visible()
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "garden.md").write_text("The roses need water on Sundays.")
-    follow = page.locator("form", has_text="Follow a folder")
+    follow = page.locator("form", has=page.get_by_role("heading", name="Follow a folder"))
     await follow.get_by_label("Name of the collection").fill("garden")
     await follow.get_by_label("Absolute path of the folder").fill(str(notes))
     await follow.get_by_role("button", name="Follow").click()
     garden = page.get_by_role("article").filter(has_text="garden")
     await expect(garden.get_by_text("Up to date")).to_be_visible()
-    await expect(garden.get_by_text("1 documents, 1 parts")).to_be_visible()
+    await expect(garden.get_by_text("Documents: 1, parts: 1")).to_be_visible()
     await cockpit.check("memory-collections")
     await page.get_by_role("link", name="manuals").click()
     await page.get_by_role("button", name="Remove boiler.md").click()
@@ -302,7 +302,10 @@ async def test_what_was_brought_up_is_shown_with_the_reason(cockpit: Cockpit) ->
     await expect(brought.filter(has_text=KITE).first).to_be_visible()
     await message.get_by_role("button", name="Why?").click()
     await expect(message.get_by_text("rules come with every message")).to_be_visible()
-    await expect(message.get_by_text(re.compile("Found by the search. .*Words 0"))).to_have_count(1)
+    reason = brought.filter(has_text=KITE).first.get_by_text(
+        re.compile(r"Found by the search\. .*Words 0")
+    )
+    await expect(reason).to_be_visible()
     await cockpit.check("memory-reminders")
     await message.get_by_role("button", name="Receipt 1").click()
     await expect(page.get_by_role("dialog").get_by_role("region", name="Hits")).to_be_visible()
@@ -352,7 +355,7 @@ async def test_what_was_learned_is_taken_back_and_the_source_stays(cockpit: Cock
     await expect(dialog.get_by_role("row").filter(has_text="Ada lives in Lyon.")).to_contain_text(
         "Derived from it alone"
     )
-    await expect(dialog.get_by_text("1 older documents are active again.")).to_be_visible()
+    await expect(dialog.get_by_text("Older documents that are active again: 1.")).to_be_visible()
     await cockpit.check("memory-undo")
     await dialog.get_by_role("button", name="Erase permanently").click()
     await expect(dialog).to_be_hidden()
