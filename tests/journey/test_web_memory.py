@@ -433,6 +433,7 @@ async def test_hostile_texts_names_and_keys_run_nothing(cockpit: Cockpit) -> Non
         await expect(page.get_by_role("listitem").filter(has_text="zeppelin").first).to_be_visible()
     await cockpit.tab.check()
     await cockpit.open("memory", "main", "search")
+    await page.get_by_label("Store").select_option("session")
     await search(cockpit, "zeppelin")
     await expect(hits(cockpit).filter(has_text="broken").first).to_be_visible()
     for summary_line in await page.get_by_text("Why it was found").all():
