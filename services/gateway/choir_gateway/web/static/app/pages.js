@@ -14,6 +14,7 @@ export const PAGES = [
     load: async () => (await import("../approvals/page.js")).Page,
   },
   {name: "setup", icon: "setup", title: "page.setup", roles: ["operator"], load: async () => (await import("../setup/page.js")).Page},
+  {name: "memory", icon: "memory", title: "page.memory", roles: ["operator"], load: async () => (await import("../memory/page.js")).Page},
 ];
 
 export function pagesFor(role) {
