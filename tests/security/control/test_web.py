@@ -290,5 +290,9 @@ async def test_both_sides_of_a_conversation_are_read_in_pages_and_searched(
     assert earlier["earlier"] is None and newest["last"] > 0
     assert texts(await page(q="QUESTION 1")) == ["question 1"]
     assert len(texts(await page(q="100%"))) == 3 and texts(await page(q="0_%")) == []
+    await web.say("question 3, corrected", "console:k2", edits="k1")
+    [corrected] = (await page(q="corrected"))["entries"]
+    # its own key, so that clients know it again, and that of the message that it corrects
+    assert (corrected["incoming"]["key"], corrected["incoming"]["edits"]) == ("k2", "k1")
     assert (await web.get("/v1/dms/console/history?before=1.2.3")).status_code == 400
     assert (await web.get("/v1/dms/nobody/history")).status_code == 404

@@ -75,7 +75,7 @@ class UserMessageView(WireModel):
     at: AwareTime
     attachments: tuple[Attachment, ...] = ()
     edits: str | None = None
-    """The `key` of the earlier message that this one corrects."""
+    """The `key` of the first message that this one corrects, also by a correction of a correction."""
     answered: bool = False
 
 

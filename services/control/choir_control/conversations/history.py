@@ -34,7 +34,7 @@ SELECT at, side, number FROM (SELECT * FROM incoming UNION ALL SELECT * FROM out
 ORDER BY at DESC, side DESC, number DESC LIMIT $5
 """
 _INCOMING = """
-SELECT seq, inbox_id, message_id, text, received_at, attachments, edits,
+SELECT seq, dm, inbox_id, update_id, message_id, text, received_at, attachments, edits,
        answered_rev IS NOT NULL OR closed_at IS NOT NULL AS answered
 FROM choir_control.inbox WHERE seq = ANY($1)
 """
@@ -115,12 +115,20 @@ def _pattern_of(query: str) -> str:
     return f"%{escaped}%" if escaped else ""
 
 
+def _key_of(row: Record) -> str | None:
+    """Return the key of a message; a correction has the `message_id` of the message that it corrects."""
+    own, prefix = str(row["update_id"]), f"{row['dm']}:"
+    if own.startswith(prefix):  # as the console makes it
+        return own.removeprefix(prefix)
+    return None if row["message_id"] is None else str(row["message_id"])
+
+
 def _user_message(row: Record) -> UserMessageView:
     value = row["attachments"]
     files = value if isinstance(value, str) else json.dumps(value or [])
     return UserMessageView(
         inbox_id=row["inbox_id"],
-        key=row["message_id"],
+        key=_key_of(row),
         text=row["text"],
         at=row["received_at"],
         attachments=_ATTACHMENTS.validate_json(files),

@@ -6,6 +6,7 @@ import {recall, remember} from "../app/settings.js";
 import {formatSize, t} from "../app/texts.js";
 import {notify} from "../app/toast.js";
 import {newKey} from "./keys.js";
+import {findNewestCorrectable, rootOf} from "./revision.js";
 
 const MAX_FILES = 10;
 const MAX_TEXT = 100_000;
@@ -18,12 +19,28 @@ export function Composer({conversation, handle}) {
   const [files, setFiles] = useState([]);
   const field = useRef();
   const picker = useRef();
+  const before = useRef(null);
   const isUploading = files.some((it) => !it.ref);
   const canSend = !isUploading && (text.trim() !== "" || files.length > 0);
   const isWorking = conversation.isWorking.value;
 
+  const editing = conversation.editing.value;
+
   handle.current = {addFiles};
   useEffect(() => { if (!HAS_TOUCH) field.current.focus(); }, []);
+  useEffect(() => {
+    // what was being written comes back after the correction
+    if (editing) {
+      before.current ??= {text, files};
+      setText(editing.text);
+      setFiles(editing.files.map((file) => ({id: newKey(), ...file})));
+      field.current.focus();
+    } else if (before.current) {
+      setText(before.current.text);
+      setFiles(before.current.files);
+      before.current = null;
+    }
+  }, [editing]);
   useLayoutEffect(() => {
     const {style, scrollHeight} = ((field.current.style.height = "auto"), field.current);
     style.height = `${scrollHeight}px`;
@@ -31,7 +48,7 @@ export function Composer({conversation, handle}) {
 
   function change(value) {
     setText(value);
-    remember(name, value);
+    if (!editing) remember(name, value);
   }
 
   async function addFiles(list) {
@@ -60,13 +77,21 @@ export function Composer({conversation, handle}) {
   function submit(event) {
     event?.preventDefault();
     if (!canSend) return;
-    conversation.say(text.trim(), files.map(({id, ...file}) => file));
-    change("");
-    setFiles([]);
+    conversation.say(text.trim(), files.map(({id, ...file}) => file), editing ? rootOf(editing) : null);
+    if (editing) {
+      conversation.editing.value = null;
+    } else {
+      change("");
+      setFiles([]);
+    }
     field.current.focus();
   }
 
   function onKeyDown(event) {
+    if (event.key === "ArrowUp" && text === "" && !editing) {
+      event.preventDefault();
+      conversation.editing.value = findNewestCorrectable(conversation.items.value) ?? null;
+    }
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || HAS_TOUCH) return;
     event.preventDefault();
     submit();
@@ -80,6 +105,9 @@ export function Composer({conversation, handle}) {
 
   return html`<form class="composer" onSubmit=${submit}>
     <div class="box">
+      ${editing && html`<div class="correcting"><${Icon} name="edit" /><span>${t("composer.correcting")}</span>
+        <button type="button" class="quiet" aria-label=${t("composer.correcting.cancel")} title=${`${t("composer.correcting.cancel")} (Esc)`}
+          onClick=${() => { conversation.editing.value = null; }}><${Icon} name="close" /></button></div>`}
       ${files.length > 0 && html`<ul class="chosen" aria-label=${t("files")}>${files.map((file) => html`<li key=${file.id} data-busy=${!file.ref}>
         <${Icon} name="file" /><span class="name">${file.name}</span><span class="size">${file.ref ? formatSize(file.size) : t("files.uploading")}</span>
         <button type="button" class="quiet" aria-label=${t("files.remove", {name: file.name})}

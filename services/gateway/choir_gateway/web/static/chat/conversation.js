@@ -14,7 +14,8 @@ const LONGEST_PAUSE_MS = 15_000;
 
 /** What is shown of a message; a changed message is a new object.
  *  @typedef {{id: string, side: "user"|"agent"|"local", text: string, at: string, kind: string, files: object[],
- *    buttons: object[], key: ?string, inboxId: ?string, outboxId: ?number, state: string}} Item */
+ *    buttons: object[], key: ?string, inboxId: ?string, outboxId: ?number, edits: ?string, answers: ?string,
+ *    state: string}} Item */
 
 export class Conversation {
   constructor(dm) {
@@ -30,6 +31,8 @@ export class Conversation {
     this.earlier = null;
     this.last = 0;
     this.pressed = signal(new Set());
+    /** The message whose correction is being written. */
+    this.editing = signal(null);
   }
 
   open() {
@@ -183,9 +186,9 @@ export class Conversation {
     }
   }
 
-  /** Send a text with files that were uploaded before. */
-  say(text, files = []) {
-    const message = {key: newKey(), text, files, at: new Date().toISOString()};
+  /** Send a text with files that were uploaded before; `edits` is the key of the message that it corrects. */
+  say(text, files = [], edits = null) {
+    const message = {key: newKey(), text, files, edits, at: new Date().toISOString()};
     remember(`waiting:${this.dm}`, [...recall(`waiting:${this.dm}`, []), message]);
     this.deliver(message);
   }
@@ -196,7 +199,7 @@ export class Conversation {
 
   retry(item) {
     this.items.value = this.items.value.filter((it) => it !== item);
-    this.deliver({key: item.key, text: item.text, files: item.files, at: item.at});
+    this.deliver({key: item.key, text: item.text, files: item.files, edits: item.edits, at: item.at});
   }
 
   discard(item) {
@@ -207,10 +210,11 @@ export class Conversation {
   async deliver(message) {
     const item = {
       ...emptyItem(), id: `k:${message.key}`, side: "user", text: message.text, at: message.at, key: message.key,
-      files: message.files, state: "sending",
+      files: message.files, edits: message.edits ?? null, state: "sending",
     };
     this.items.value = [...this.items.value, item];
     const body = {text: message.text, idempotency_key: message.key, files: message.files.map((it) => it.ref)};
+    if (message.edits) body.edits = message.edits;
     for (let pause = 500; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
       try {
         this.takeAccepted(message, await post(`${this.path}/messages`, body));
@@ -264,19 +268,22 @@ export class Conversation {
 }
 
 function emptyItem() {
-  return {kind: "", files: [], buttons: [], key: null, inboxId: null, outboxId: null, state: "stored", problem: ""};
+  return {
+    kind: "", files: [], buttons: [], key: null, inboxId: null, outboxId: null, edits: null, answers: null,
+    state: "stored", problem: "",
+  };
 }
 
 function itemOf({incoming, outgoing}) {
   if (incoming) {
     return {
       ...emptyItem(), id: `i:${incoming.inbox_id}`, side: "user", text: incoming.text, at: incoming.at,
-      files: incoming.attachments, key: incoming.key, inboxId: incoming.inbox_id,
+      files: incoming.attachments, key: incoming.key, inboxId: incoming.inbox_id, edits: incoming.edits,
     };
   }
   return {
     ...emptyItem(), id: `o:${outgoing.outbox_id}`, side: "agent", text: outgoing.text, at: outgoing.at,
     kind: outgoing.kind, files: outgoing.attachments, buttons: outgoing.buttons, outboxId: outgoing.outbox_id,
-    sender: outgoing.agent_id,
+    sender: outgoing.agent_id, answers: outgoing.answers,
   };
 }

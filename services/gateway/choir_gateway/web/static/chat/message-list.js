@@ -4,6 +4,7 @@ import {Icon} from "../app/icons.js";
 import {Markdown} from "../app/markdown.js";
 import {formatDay, t} from "../app/texts.js";
 import {Message} from "./message.js";
+import {findCorrected, findRepeatable, isCorrectable} from "./revision.js";
 
 const NEAR_PX = 80;
 const SEARCH_PAUSE_MS = 250;
@@ -15,6 +16,8 @@ export function MessageList({conversation, query, agent}) {
   const height = useRef(0);
   const [isAway, setAway] = useState(false);
   const items = results ?? conversation.items.value;
+  const corrected = findCorrected(conversation.items.value);
+  const repeat = findRepeatable(conversation.items.value);
 
   useLayoutEffect(() => {
     const element = area.current;
@@ -53,7 +56,8 @@ export function MessageList({conversation, query, agent}) {
       <div role="log" aria-live=${results ? "off" : "polite"} aria-relevant="additions" aria-label=${t("messages")}>
         ${withDays(items).map((it) => (it.day
           ? html`<div class="day" key=${it.key}><span>${it.day}</span></div>`
-          : html`<${Message} key=${it.key ?? it.id} item=${it} conversation=${conversation} />`))}
+          : html`<${Message} key=${it.key ?? it.id} item=${it} conversation=${conversation} canCorrect=${isCorrectable(it, corrected)}
+              isCorrected=${corrected.has(it.id)} question=${it === repeat?.answer ? repeat.question : null} />`))}
       </div>
       ${!results && html`<${Activity} conversation=${conversation} />`}
     </div>

@@ -86,7 +86,8 @@ function handleKey(event, conversation, query, setQuery) {
     event.preventDefault();
     if (query === null) setQuery("");
   } else if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
-    if (query !== null) setQuery(null);
+    if (conversation.editing.value) conversation.editing.value = null;
+    else if (query !== null) setQuery(null);
     else if (conversation.isWorking.value) conversation.stop().catch((error) => notify(error.message));
   }
 }
