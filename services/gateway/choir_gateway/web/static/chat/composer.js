@@ -7,6 +7,7 @@ import {formatSize, t} from "../app/texts.js";
 import {notify} from "../app/toast.js";
 import {newKey} from "./keys.js";
 import {findNewestCorrectable, rootOf} from "./revision.js";
+import {useVoice, VoiceBar, VoiceButton} from "./voice-button.js";
 
 const MAX_FILES = 10;
 const MAX_TEXT = 100_000;
@@ -25,6 +26,7 @@ export function Composer({conversation, handle}) {
   const isWorking = conversation.isWorking.value;
 
   const editing = conversation.editing.value;
+  const voice = useVoice(sendVoice);
 
   handle.current = {addFiles};
   useEffect(() => { if (!HAS_TOUCH) field.current.focus(); }, []);
@@ -45,6 +47,13 @@ export function Composer({conversation, handle}) {
     const {style, scrollHeight} = ((field.current.style.height = "auto"), field.current);
     style.height = `${scrollHeight}px`;
   }, [text]);
+
+  const isRecording = voice.seconds !== null;
+  const wasRecording = useRef(false);
+  useEffect(() => {
+    if (wasRecording.current && !isRecording && !HAS_TOUCH) field.current.focus();
+    wasRecording.current = isRecording;
+  }, [isRecording]);
 
   function change(value) {
     setText(value);
@@ -68,10 +77,21 @@ export function Composer({conversation, handle}) {
       });
       const stored = await response.json();
       setFiles((all) => all.map((it) => (it.id === id ? {...it, ...stored} : it)));
+      return stored;
     } catch (error) {
       setFiles((all) => all.filter((it) => it.id !== id));
       notify(t("files.failed", {name: fileName, problem: error.message}));
+      return null;
     }
+  }
+
+  /** Send what was recorded as a message of its own; a text that is being written stays. */
+  async function sendVoice() {
+    const file = await voice.finish();
+    const stored = file && await upload(file);
+    if (!stored) return;
+    setFiles((all) => all.filter((it) => it.ref !== stored.ref));
+    conversation.say("", [stored]);
   }
 
   function submit(event) {
@@ -115,15 +135,16 @@ export function Composer({conversation, handle}) {
       <textarea ref=${field} rows="1" value=${text} maxlength=${MAX_TEXT} aria-label=${t("composer.label")} dir="auto"
         placeholder=${t("composer.label")} enterkeyhint=${HAS_TOUCH ? "enter" : "send"}
         onInput=${(event) => change(event.target.value)} onKeyDown=${onKeyDown} onPaste=${paste}></textarea>
-      <div class="tools">
+      ${isRecording ? html`<${VoiceBar} voice=${voice} onSend=${sendVoice} />` : html`<div class="tools">
         <input ref=${picker} type="file" multiple hidden onChange=${(event) => { addFiles(event.target.files); event.target.value = ""; }} />
         <button type="button" class="quiet" aria-label=${t("files.add")} title=${t("files.add")} onClick=${() => picker.current.click()}><${Icon} name="attach" /></button>
+        <${VoiceButton} voice=${voice} />
         ${!HAS_TOUCH && html`<span class="hint" aria-hidden="true">${isWorking ? t("composer.hint.stop") : t("composer.hint")}</span>`}
         ${isWorking && !text.trim()
           ? html`<button type="button" class="round" aria-label=${t("stop")} title=${`${t("stop")} (Esc)`}
               onClick=${() => conversation.stop().catch((error) => notify(error.message))}><${Icon} name="stop" /></button>`
           : html`<button class="round primary" aria-label=${t("send")} title=${t("send")} disabled=${!canSend}><${Icon} name="send" /></button>`}
-      </div>
+      </div>`}
     </div>
   </form>`;
 }
