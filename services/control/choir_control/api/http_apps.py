@@ -126,7 +126,6 @@ def make_host_app(
     app.title = "choird"
     app.add_middleware(DatabaseTimeoutMiddleware, readiness=readiness)
     app.add_middleware(PrivateAnswersMiddleware)
-
     # The console first: routes are compared in this order, and a message must not wait for a hundred of them.
     for_people = [Depends(conversation_authentication), Depends(OPERATOR_TOKEN)]
     for router in (console_routes(gateway), *conversation_routers):
