@@ -147,9 +147,9 @@ class WebSessionService:
 
     async def end_all_of(self, person: str) -> None:
         """Delete a person's links, and end the sessions with their open streams."""
-        ended = await self._store.delete_of(person)
-        self._revoked.update(ended)
-        log.info("web sessions of a person ended", person=person, sessions=len(ended))
+        session_ids = await self._store.delete_of(person)
+        self._revoked.update(session_ids)
+        log.info("web sessions of a person ended", person=person, sessions=len(session_ids))
 
     async def sweep(self) -> None:
         """Delete links and sessions that are no longer valid, also those of people who were removed."""

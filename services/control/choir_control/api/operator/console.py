@@ -160,12 +160,12 @@ class _GatewayProxy:
         """Forward a request as `forward_stream` does; raises RateLimited also for too many of one browser."""
         access: ConversationAccess = request.state.access
         access.check_streams()
-        return await self.forward_stream(request, path, counted=access.count_stream())
+        return await self.forward_stream(request, path, count=access.count_stream())
 
     async def forward_stream(
-        self, request: Request, path: str, counted: AbstractContextManager[None] | None = None
+        self, request: Request, path: str, count: AbstractContextManager[None] | None = None
     ) -> Response:
-        """Forward a request and return the gateway's response as a stream, which `counted` counts.
+        """Forward a request and return the gateway's response as a stream, counted by `count`.
 
         Raises RateLimited when `MAX_STREAMS` are open.
         """
@@ -180,8 +180,8 @@ class _GatewayProxy:
         with contextlib.ExitStack() as on_failure:
             # On success the response object closes the stream instead.
             on_failure.callback(self._end_stream)
-            if counted is not None:
-                on_failure.enter_context(counted)
+            if count is not None:
+                on_failure.enter_context(count)
             try:
                 answer = await await_unless_hung(
                     self._gateway, self._gateway.send(outgoing, stream=True)
