@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,13 @@ class Cockpit:
 @contextlib.asynccontextmanager
 async def running_cockpit(
     edit: Callable[[dict[str, Any]], None] | None = None,
+    flags: Sequence[str] = (),
 ) -> AsyncIterator[Cockpit]:
-    """Start a stack with a scripted model and sign the operator in; `edit` changes its config.json."""
-    async with run_streaming() as model, running_chromium() as browser:
+    """Start a stack with a scripted model and sign the operator in.
+
+    `edit` changes its config.json; `flags` are those of Chromium.
+    """
+    async with run_streaming() as model, running_chromium(*flags) as browser:
 
         def prepare(home: Path) -> None:
             path = home / "config.json"

@@ -89,11 +89,11 @@ class WebTab:
 
 
 @contextlib.asynccontextmanager
-async def running_chromium() -> AsyncIterator[Browser]:
-    """Start Chromium."""
+async def running_chromium(*flags: str) -> AsyncIterator[Browser]:
+    """Start Chromium with these command-line flags."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), chromium_sandbox=False
+            executable_path=shutil.which("chromium"), chromium_sandbox=False, args=flags
         )
         yield browser
         await browser.close()

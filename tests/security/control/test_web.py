@@ -1,17 +1,23 @@
 """Attacks on the sign-in of the web page: reused links, stolen cookies, and requests of other pages."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
 
 from choir_common.clock import SystemClock
 from choir_common.http.client import make_client
+from choir_common.http.listen import bind_unix, serve
+from choir_control.api.operator.browser_streams import MAX_STREAMS
 from choir_control.web.service import IDLE_LIFETIME, LIFETIME, LINK_LIFETIME
 from tests.service.control.world import OPERATOR_TOKEN, World, until
 from tests.support.shell import ChoirctlRunner
@@ -159,6 +165,70 @@ async def test_an_open_log_stream_ends_with_the_session_of_the_browser(
     assert b"secret" not in seen
 
 
+async def test_one_browser_has_a_limited_number_of_open_streams(
+    web: World, browser: Browser
+) -> None:
+    gateway, stop, more = FastAPI(), asyncio.Event(), asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b": keepalive\n\n"
+        await more.wait()
+
+    gateway.add_api_route(
+        "/v1/dms/{dm}/events", lambda dm: StreamingResponse(pieces()), methods=["GET"]
+    )
+    listener = bind_unix(Path(web.home / "socks" / "gateway.sock"))
+    server = asyncio.create_task(serve(gateway, [listener], stop))
+    agent = await web.agent()
+    await browser.sign_in(token=OPERATOR_TOKEN)
+    events = "/v1/dms/console/events"
+    log = f"/v1/sessions/{agent.spec.session_id}/events/stream"
+    own = {"X-Choir-Page-Key": browser.key}
+    streams: list[AsyncIterator[bytes]] = []
+    async with asyncio.timeout(60), contextlib.AsyncExitStack() as stack:
+        for number in range(MAX_STREAMS):
+            path = (log, events)[number % 2]
+            stream = browser.client.stream("GET", path, headers=own)
+            answer = await stack.enter_async_context(stream)
+            assert answer.status_code == 200
+            streams.append(answer.aiter_raw())
+            await anext(streams[-1])
+        for path in (log, events):
+            refused = await browser.client.get(path, headers=own)
+            assert refused.status_code == 429 and refused.headers["retry-after"]
+            assert "Close a tab" in refused.json()["detail"]
+        # other browsers and programs have their own streams
+        async with make_client(web.endpoint) as other, other.stream("GET", events) as answer:
+            assert answer.status_code == 200
+
+    async def has_room() -> bool:
+        async with browser.client.stream("GET", log, headers=own) as answer:
+            return answer.status_code == 200
+
+    await until(has_room)
+    more.set()
+    stop.set()
+    await server
+
+
+async def test_browsers_store_no_answer_and_guess_no_type(web: World, browser: Browser) -> None:
+    answers = [
+        await browser.sign_in(token="wrong"),
+        await browser.sign_in(token=OPERATOR_TOKEN),
+        await browser.client.get("/v1/status", headers={"X-Choir-Page-Key": browser.key}),
+        await browser.client.get("/v1/status"),  # with the cookie alone
+        await browser.client.get("/v1/nothing", headers={"X-Choir-Page-Key": browser.key}),
+        # the gateway does not run
+        await browser.client.get(
+            "/v1/dms/console/messages", headers={"X-Choir-Page-Key": browser.key}
+        ),
+    ]
+    assert [it.status_code for it in answers] == [401, 201, 200, 401, 404, 503]
+    for answer in answers:
+        assert answer.headers.get_list("cache-control") == ["no-store"], answer.url
+        assert answer.headers.get_list("x-content-type-options") == ["nosniff"], answer.url
+
+
 async def test_requests_of_other_pages_are_refused(web: World, browser: Browser) -> None:
     proof = {"token": OPERATOR_TOKEN}
     port = web.settings.http_port
@@ -290,5 +360,27 @@ async def test_both_sides_of_a_conversation_are_read_in_pages_and_searched(
     assert earlier["earlier"] is None and newest["last"] > 0
     assert texts(await page(q="QUESTION 1")) == ["question 1"]
     assert len(texts(await page(q="100%"))) == 3 and texts(await page(q="0_%")) == []
+    # from the second question on, and both ways from there
+    [second] = (await page(q="question 1"))["entries"]
+    middle = await page(limit=3, at=second["incoming"]["at"])
+    assert texts(middle) == ["question 1", "answer 1 is 100% sure", "question 2"]
+    after = await page(limit=3, after=middle["later"])
+    assert texts(after) == ["answer 2 is 100% sure"] and after["later"] is None
+    assert texts(await page(before=middle["earlier"])) == texts(earlier)
+    assert texts(await page(before=after["earlier"])) == [*texts(earlier), *texts(middle)]
+    first = await page(limit=1, at="2020-01-01T00:00:00Z")
+    assert (texts(first), first["earlier"]) == (["question 0"], None)
+    assert (await page(at="2999-01-01T00:00:00Z"))["entries"] == []
+    for wrong in (
+        "at=2020-01-01T00:00:00",
+        "at=x",
+        "after=1",
+        "after=1.0.1&at=2020-01-01T00:00:00Z",
+    ):
+        assert (await web.get(f"/v1/dms/console/history?{wrong}")).status_code == 400, wrong
+    await web.say("question 3, corrected", "console:k2", edits="k1")
+    [corrected] = (await page(q="corrected"))["entries"]
+    # its own key, so that clients know it again, and that of the message that it corrects
+    assert (corrected["incoming"]["key"], corrected["incoming"]["edits"]) == ("k2", "k1")
     assert (await web.get("/v1/dms/console/history?before=1.2.3")).status_code == 400
     assert (await web.get("/v1/dms/nobody/history")).status_code == 404

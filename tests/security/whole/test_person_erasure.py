@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from choir_common.eventlog.chain import canonical_json
@@ -106,6 +107,15 @@ async def test_no_canary_of_an_erased_person_is_anywhere_and_others_stay(
         log = shell.data("session", "verify", session_id)
         assert log["ok"] and log["erased_payloads"] == log["events"] > 0
     assert shell.succeeds("chat", "-m", "hello again").strip(), "the agent runs again"
+    browser = httpx2.AsyncClient(base_url=stack.url, headers={"Origin": stack.url})
+    links = [shell.data("web", "--person", "ada")["url"].partition("#link=")[2] for _ in range(2)]
+    signed_in = await browser.post("/v1/web/session", json={"link": links[0]})
+    browser.headers["X-Choir-Page-Key"] = signed_in.json()["key"]
+    assert (await browser.get("/v1/dms/console/history")).status_code == 200
     again = shell.data("person", "erase", "ada", "--yes")
+    assert (again["removed"]["web_sessions"], again["removed"]["web_links"]) == (1, 1)
+    assert (await browser.get("/v1/dms/console/history")).status_code == 401
+    assert (await browser.post("/v1/web/session", json={"link": links[1]})).status_code == 401
+    await browser.aclose()
     assert (again["person"], again["dms"]) == ("ada", ["console"])
     assert len(again["sessions"]) == len(sessions) + 1 and again["remaining"] == {}

@@ -207,10 +207,15 @@ class World:
             return await client.delete(path)
 
     async def say(
-        self, text: str, update_id: str, dm: str = "console", reply_to: str | None = None
+        self,
+        text: str,
+        update_id: str,
+        dm: str = "console",
+        reply_to: str | None = None,
+        edits: str | None = None,
     ) -> InboundAccepted:
         """Send a user's message as the gateway would."""
-        message = a_message(text, update_id, dm, reply_to=reply_to)
+        message = a_message(text, update_id, dm, reply_to=reply_to, edits=edits)
         return await NatsControlClient(self.bus).accept(message)
 
     async def agent(self, starts: int = 1) -> AgentHand:

@@ -77,6 +77,9 @@ async def test_the_policy_allows_own_scripts_only_and_no_frame(client: httpx2.As
             word in headers["content-security-policy"] for word in ("unsafe", "http", "*")
         )
         assert headers["x-content-type-options"] == "nosniff"
+        # voice messages are played from memory and recorded by this page only
+        assert policy["media-src"] == "blob:"
+        assert "microphone=(self), camera=()" in headers["permissions-policy"]
 
 
 def test_nothing_of_the_page_makes_elements_from_text_or_loads_from_elsewhere() -> None:

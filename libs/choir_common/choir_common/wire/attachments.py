@@ -12,7 +12,8 @@ from choir_common.wire.model import WireModel
 from choir_common.wire.speech import Transcription
 
 AttachmentKind = Literal["document", "photo", "voice", "audio", "video"]
-"""How a channel presents the file; `document` is any file, `voice` is Ogg Opus speech."""
+"""How a channel presents the file; `document` is any file, `voice` is speech in Opus: in Ogg,
+or in WebM from a browser."""
 
 MAX_FILES = 10
 """Files in one message; the limit of Telegram's albums."""

@@ -75,7 +75,7 @@ class UserMessageView(WireModel):
     at: AwareTime
     attachments: tuple[Attachment, ...] = ()
     edits: str | None = None
-    """The `key` of the earlier message that this one corrects."""
+    """The `key` of the first message that this one corrects, also by a correction of a correction."""
     answered: bool = False
 
 
@@ -94,5 +94,7 @@ class ConversationHistory(WireModel):
     entries: tuple[HistoryEntry, ...]
     earlier: str | None
     """Pass it as `before` to get the page before this one; None on the first."""
+    later: str | None = None
+    """Pass it as `after` to get the page after this one; None on the newest."""
     last: int
     """The newest outbox id of the conversation, from which its event stream resumes."""

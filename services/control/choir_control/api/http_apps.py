@@ -33,6 +33,7 @@ from choir_control.api.operator.authentication import (
 )
 from choir_control.api.operator.console import LARGE_BODIES, GatewayClients, console_routes
 from choir_control.api.operator.database_timeout import DatabaseTimeoutMiddleware
+from choir_control.api.operator.private_answers import PrivateAnswersMiddleware
 from choir_control.api.readiness import CompleteReadiness, ReadinessChecks
 from choir_control.api.rpc.app import RpcApp, make_rpc_router
 from choir_control.api.rpc.rate_limits import HEARTBEAT_LIMIT, SessionRateLimiter
@@ -124,7 +125,7 @@ def make_host_app(
     app = make_agent_app(version, CompleteReadiness(readiness), endpoints, large_bodies)
     app.title = "choird"
     app.add_middleware(DatabaseTimeoutMiddleware, readiness=readiness)
-
+    app.add_middleware(PrivateAnswersMiddleware)
     # The console first: routes are compared in this order, and a message must not wait for a hundred of them.
     for_people = [Depends(conversation_authentication), Depends(OPERATOR_TOKEN)]
     for router in (console_routes(gateway), *conversation_routers):

@@ -141,6 +141,16 @@ class WebSessionService:
             raise NotFound(f"There is no web session {web_session_id[:64]!r}.")
         log.info("web session revoked", web_session_id=web_session_id)
 
+    async def count_of(self, person: str) -> dict[str, int]:
+        """Return the number of a person's links and sessions by table."""
+        return await self._store.count_of(person)
+
+    async def end_all_of(self, person: str) -> None:
+        """Delete a person's links, and end the sessions with their open streams."""
+        session_ids = await self._store.delete_of(person)
+        self._revoked.update(session_ids)
+        log.info("web sessions of a person ended", person=person, sessions=len(session_ids))
+
     async def sweep(self) -> None:
         """Delete links and sessions that are no longer valid, also those of people who were removed."""
         now = self._clock.now()

@@ -101,6 +101,27 @@ class WebSessionStore:
         )
         return bool(deleted)
 
+    async def count_of(self, person: str) -> dict[str, int]:
+        """Return the number of a person's rows by table, without tables that have none."""
+        row = await self._database.fetchrow(
+            "SELECT (SELECT count(*) FROM choir_control.web_links WHERE person = $1) AS web_links, "
+            "(SELECT count(*) FROM choir_control.web_sessions WHERE person = $1) AS web_sessions",
+            person,
+        )
+        return {table: int(count) for table, count in dict(row or {}).items() if count}
+
+    async def delete_of(self, person: str) -> list[str]:
+        """Delete a person's links and sessions; return the ids of the sessions."""
+        # the links first: none may open another session in between
+        await self._database.execute(
+            "DELETE FROM choir_control.web_links WHERE person = $1", person
+        )
+        rows = await self._database.fetch(
+            "DELETE FROM choir_control.web_sessions WHERE person = $1 RETURNING web_session_id",
+            person,
+        )
+        return [str(row["web_session_id"]) for row in rows]
+
     async def delete_expired(
         self, now: datetime, used_since: datetime, people: Sequence[str]
     ) -> None:

@@ -84,14 +84,16 @@ class HttpServices:
             processes=ProcessTree(),
             cookies=web.cookies,
         )
-        operators = OperatorAuthentication(callers, web.sessions)
+        operators = OperatorAuthentication(callers, web.sessions, web.streams)
         self.agent_app = make_agent_app(VERSION, self.readiness, endpoints)
         self.host_app = make_host_app(
             version=VERSION,
             readiness=self.readiness,
             endpoints=endpoints,
             authentication=operators,
-            conversation_authentication=ConversationAuthentication(callers, web.sessions),
+            conversation_authentication=ConversationAuthentication(
+                callers, web.sessions, web.streams
+            ),
             file_authentication=FileAuthentication(operators, services.secrets.gateway_token),
             gateway=services.gateway,
             conversation_routers=_conversation_routers(services),

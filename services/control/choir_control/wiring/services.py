@@ -109,13 +109,13 @@ class ControlServices:
         self.sessions = self._make_sessions()
         self.config_changes = self._make_config_changes()
         self.pairing = self._make_pairing()
+        self.web = self._make_web()
         self.persons = self._make_person_eraser()
         self.telegram = self._make_telegram_connector()
         self.rollout = self._make_rollout()
         self.approvals = self._make_approvals()
         self.overview = self._make_overview()
         self.inbox = self._make_inbox()
-        self.web = self._make_web()
 
     def _make_egress(self) -> EgressRegistry:
         address = self.settings.egress_address
@@ -238,6 +238,7 @@ class ControlServices:
             operations=self.operations,
             configuration=self.configuration,
             paired=self.pairing,
+            browsers=self.web.sessions,
             keyring=self.log.audit.keyring,
             clock=self._clock,
         )

@@ -37,12 +37,13 @@ MAX_ID = 2**62
 MAX_KEY = 128
 MAX_NAME = 255
 UPLOAD_TIMEOUT_S = 600.0
-# The files that a browser can display; all others are documents.
+# The files that a browser can display or records; all others are documents.
 KIND_BY_MIME: dict[str, AttachmentKind] = {
     "image/jpeg": "photo",
     "image/png": "photo",
     "image/webp": "photo",
     "audio/ogg": "voice",
+    "audio/webm": "voice",
     "video/mp4": "video",
 }
 
@@ -135,9 +136,7 @@ def _add_files(router: APIRouter, registry: ChannelRegistry, console: ConsoleCha
         """Upload the body as a file; a message with its `ref` sends it to the agent."""
         registry.require_console_dm(dm)
         mime = request.headers.get("content-type", "")[:127] or _mime_of(name)
-        attachment = Attachment(
-            name=name, kind=KIND_BY_MIME.get(mime, "document"), mime=mime, ref="unnamed"
-        )
+        attachment = Attachment(name=name, kind=_kind_of(mime), mime=mime, ref="unnamed")
         return await console.spool.store_upload(dm, attachment, request.stream())
 
     @router.get("/files/{token}")
@@ -177,6 +176,11 @@ def large_body_routes(most: int) -> tuple[LargeBodyRoute, ...]:
 
 def _mime_of(name: str) -> str:
     return mimetypes.guess_type(name)[0] or ANY_MIME
+
+
+def _kind_of(mime: str) -> AttachmentKind:
+    """Return the kind of a file by its type, which can have parameters such as the codec."""
+    return KIND_BY_MIME.get(mime.partition(";")[0].strip().lower(), "document")
 
 
 def _read(model: type[W], body: bytes, example: str) -> W:

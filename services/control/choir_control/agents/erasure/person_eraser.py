@@ -72,6 +72,16 @@ class PairedUsers(Protocol):
         """Put the rows of the database in force; raises Unavailable."""
 
 
+class PersonBrowsers(Protocol):
+    """Browsers of people at the web page, as seen by an erasure."""
+
+    async def count_of(self, person: str) -> dict[str, int]:
+        """Return the number of a person's links and sessions by table."""
+
+    async def end_all_of(self, person: str) -> None:
+        """Delete a person's links, and end the sessions with their open streams."""
+
+
 class _LogsRemain(Exception):
     """Some logs are not erased yet."""
 
@@ -94,6 +104,7 @@ class PersonEraser:
         operations: OperationService,
         configuration: ConfigService,
         paired: PairedUsers,
+        browsers: PersonBrowsers,
         keyring: AuditKeyring,
         clock: Clock,
     ) -> None:
@@ -109,6 +120,7 @@ class PersonEraser:
         self._operations = operations
         self._configuration = configuration
         self._paired = paired
+        self._browsers = browsers
         self._keyring = keyring
         self._clock = clock
 
@@ -149,9 +161,16 @@ class PersonEraser:
             dms=dms,
             digest=hashlib.sha256("\n".join([*dms, *session_ids]).encode()).hexdigest(),
             sessions=tuple(sessions),
-            places=await self._store.count_rows(dms, session_ids),
+            places=await self._count_places(dms, session_ids, person),
             running=tuple(await self._store.list_unfinished_agents(dms)),
         )
+
+    async def _count_places(
+        self, dms: Sequence[str], session_ids: Sequence[str], person: str
+    ) -> dict[str, int]:
+        """Return the number of rows by table; `person` is empty for the erasure of a DM."""
+        of_browsers = await self._browsers.count_of(person) if person else {}
+        return await self._store.count_rows(dms, session_ids) | of_browsers
 
     async def _begin(self, preview: PersonErasurePreview, request: ErasePerson) -> str:
         subject = preview.person or preview.dm
@@ -181,6 +200,10 @@ class PersonEraser:
         dms, session_ids = preview.dms, [session.session_id for session in preview.sessions]
         restarts: list[SessionRow] = []
         try:
+            if preview.person:
+                # first: a browser could write more
+                progress.progress("signing browsers out")
+                await self._browsers.end_all_of(preview.person)
             for agent_id in preview.running:
                 progress.progress(f"stopping {agent_id}")
                 row = await self._sessions.find_unfinished(agent_id)
@@ -199,7 +222,7 @@ class PersonEraser:
             await self._paired.sweep()
             progress.progress("erasing files")
             for_gateway = await self._erase_at_gateway(identities)
-            remaining = await self._store.count_rows(dms, session_ids)
+            remaining = await self._count_places(dms, session_ids, preview.person)
         finally:
             for row in restarts:
                 await self._starter.restart(row.agent_id, row.initial_bindings, row.image)

@@ -153,7 +153,9 @@ PLACES: Mapping[str, Place] = MappingProxyType(
         "session_conversations": FreeOfText("names of conversations"),
         "session_epochs": FreeOfText("digests of tokens"),
         "session_resets": FreeOfText("ids and times"),
-        "web_links": FreeOfText("digests of tokens, and names of people"),
-        "web_sessions": FreeOfText("digests of tokens, names of people and of browsers"),
+        "web_links": FreeOfText("digests of tokens, and names of people; deleted with the person"),
+        "web_sessions": FreeOfText(
+            "digests of tokens, names of people and of browsers; deleted with the person"
+        ),
     }
 )

@@ -10,12 +10,14 @@ import contextlib
 import hmac
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from fastapi import Request
 
 from choir_common.errors import Forbidden, Unauthorized
 from choir_common.http.http_protocol import UNIX_PEER
+from choir_control.api.operator.browser_streams import BrowserStreams
 from choir_control.api.operator.web_cookies import WebCookies
 from choir_control.api.rpc.caller import read_bearer_token, read_headers
 from choir_control.configuration.secrets.store import SecretStore
@@ -105,6 +107,15 @@ class ConversationAccess:
 
     caller: Caller
     _sessions: WebSessionService
+    _streams: BrowserStreams
+
+    def check_streams(self) -> None:
+        """Raise RateLimited if the caller's browser has too many open streams."""
+        self._streams.check(self.caller.web_session)
+
+    def count_stream(self) -> AbstractContextManager[None]:
+        """Count an open stream for the duration of the block."""
+        return self._streams.count(self.caller.web_session)
 
     def is_valid(self) -> bool:
         """Return whether the caller is still signed in; streams ask again."""
@@ -121,44 +132,60 @@ class ConversationAccess:
 class OperatorAuthentication:
     """Access check of the operators' part of `/v1`."""
 
-    def __init__(self, callers: CallerAuthentication, sessions: WebSessionService) -> None:
+    def __init__(
+        self, callers: CallerAuthentication, sessions: WebSessionService, streams: BrowserStreams
+    ) -> None:
         self._callers = callers
         self._sessions = sessions
+        self._streams = streams
 
     async def __call__(self, request: Request) -> None:
         """Set `request.state.access` for an operator; raises Unauthorized or Forbidden otherwise."""
         caller = await self._callers.identify(request)
         if caller.person is not None:
             raise Forbidden("This browser may use the conversations of its person only.")
-        request.state.access = ConversationAccess(caller, self._sessions)
+        request.state.access = ConversationAccess(caller, self._sessions, self._streams)
 
 
 class ConversationAuthentication:
     """Access check of the routes of conversations: operators, and people in their own."""
 
-    def __init__(self, callers: CallerAuthentication, sessions: WebSessionService) -> None:
+    def __init__(
+        self, callers: CallerAuthentication, sessions: WebSessionService, streams: BrowserStreams
+    ) -> None:
         self._callers = callers
         self._sessions = sessions
+        self._streams = streams
 
     async def __call__(self, request: Request) -> None:
         """Set `request.state.access`; raises Unauthorized or Forbidden."""
-        access = ConversationAccess(await self._callers.identify(request), self._sessions)
+        caller = await self._callers.identify(request)
+        access = ConversationAccess(caller, self._sessions, self._streams)
         dm = request.path_params.get("dm")
         if dm is not None and not access.may_use(dm):
             raise Forbidden("This is not a conversation of this browser's person.")
         request.state.access = access
 
 
-async def until_signed_out(
-    request: Request, stream: AsyncGenerator[bytes, None]
-) -> AsyncIterator[bytes]:
-    """Yield a stream until the session of the request ends, such as by `choirctl web revoke`."""
+def until_signed_out(request: Request, stream: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """Return a stream that ends with the session of the request, such as by `choirctl web revoke`.
+
+    Raises RateLimited if the browser has too many open streams.
+    """
     access: ConversationAccess = request.state.access
-    async with contextlib.aclosing(stream):
-        async for piece in stream:
-            if not access.is_valid():
-                return
-            yield piece
+    access.check_streams()
+    return _while_signed_in(access, stream)
+
+
+async def _while_signed_in(
+    access: ConversationAccess, stream: AsyncGenerator[bytes, None]
+) -> AsyncIterator[bytes]:
+    with access.count_stream():
+        async with contextlib.aclosing(stream):
+            async for piece in stream:
+                if not access.is_valid():
+                    return
+                yield piece
 
 
 class FileAuthentication:

@@ -5,6 +5,7 @@ Users need one endpoint only; the console channel itself runs in the gateway.
 
 import contextlib
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
@@ -97,7 +98,7 @@ def console_routes(gateway: GatewayClients) -> APIRouter:
     @router.get("/{dm}/events", response_class=StreamingResponse)
     async def follow_messages(dm: DmPath, request: Request) -> Response:
         """Stream a conversation as server-sent events; `Last-Event-ID` resumes."""
-        return await forward.forward_stream(request, f"/v1/dms/{dm}/events")
+        return await forward.forward_events(request, f"/v1/dms/{dm}/events")
 
     @router.post("/{dm}/press", response_class=Response)
     async def press_button(dm: DmPath, request: Request) -> Response:
@@ -155,8 +156,16 @@ class _GatewayProxy:
             raise _away(error) from error
         return Response(answer.content, answer.status_code, headers=_back(answer))
 
-    async def forward_stream(self, request: Request, path: str) -> Response:
-        """Forward a request and return the gateway's response as a stream.
+    async def forward_events(self, request: Request, path: str) -> Response:
+        """Forward a request as `forward_stream` does; raises RateLimited also for too many of one browser."""
+        access: ConversationAccess = request.state.access
+        access.check_streams()
+        return await self.forward_stream(request, path, count=access.count_stream())
+
+    async def forward_stream(
+        self, request: Request, path: str, count: AbstractContextManager[None] | None = None
+    ) -> Response:
+        """Forward a request and return the gateway's response as a stream, counted by `count`.
 
         Raises RateLimited when `MAX_STREAMS` are open.
         """
@@ -170,17 +179,19 @@ class _GatewayProxy:
         self._streams += 1
         with contextlib.ExitStack() as on_failure:
             # On success the response object closes the stream instead.
-            on_failure.callback(self.end_stream)
+            on_failure.callback(self._end_stream)
+            if count is not None:
+                on_failure.enter_context(count)
             try:
                 answer = await await_unless_hung(
                     self._gateway, self._gateway.send(outgoing, stream=True)
                 )
             except httpx2.HTTPError as error:
                 raise _away(error) from error
-            on_failure.pop_all()
-        return _StreamedResponse(answer, self, request)
+            open_stream = on_failure.pop_all()
+        return _StreamedResponse(answer, open_stream, request)
 
-    def end_stream(self) -> None:
+    def _end_stream(self) -> None:
         """Count a stream as closed."""
         self._streams -= 1
 
@@ -216,17 +227,19 @@ class _GatewayProxy:
 class _StreamedResponse(StreamingResponse):
     """The gateway's response as a stream; the connection to the gateway is closed when the stream ends."""
 
-    def __init__(self, answer: httpx2.Response, proxy: _GatewayProxy, request: Request) -> None:
+    def __init__(
+        self, answer: httpx2.Response, open_stream: contextlib.ExitStack, request: Request
+    ) -> None:
         super().__init__(_pieces(answer, request), answer.status_code, headers=_back(answer))
         self._answer = answer
-        self._proxy = proxy
+        self._open_stream = open_stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response. The client may disconnect before the first chunk, so the cleanup is here."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._proxy.end_stream()
+            self._open_stream.close()
             await self._answer.aclose()
 
 

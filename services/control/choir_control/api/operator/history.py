@@ -3,13 +3,14 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import AwareDatetime
 
 from choir_common.errors import NotFound
 from choir_common.http.routers import ServiceRouter
 from choir_common.wire.web import ConversationHistory
 from choir_control.api.operator.console import DmPath
 from choir_control.configuration.current import ConfigService
-from choir_control.conversations.history import ConversationHistoryReader
+from choir_control.conversations.history import ConversationHistoryReader, PageStart
 
 
 def history_routes(history: ConversationHistoryReader, configuration: ConfigService) -> APIRouter:
@@ -20,12 +21,18 @@ def history_routes(history: ConversationHistoryReader, configuration: ConfigServ
     async def read_history(
         dm: DmPath,
         before: Annotated[str | None, Query(max_length=64)] = None,
+        after: Annotated[str | None, Query(max_length=64)] = None,
+        at: Annotated[AwareDatetime | None, Query()] = None,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
         q: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")] = "",
     ) -> ConversationHistory:
-        """Return the newest messages before a place, oldest first; with `q` those that contain a text."""
+        """Return a page of messages, oldest first; with `q` those that contain a text.
+
+        The page has the newest messages `before` a place, or the oldest `after` one, or the oldest since a
+        time, `at`; by default the newest of all.
+        """
         if dm not in configuration.current.config.dms:
             raise NotFound(f"There is no DM {dm[:100]!r} in config.json.")
-        return await history.read(dm, before=before, limit=limit, query=q)
+        return await history.read(dm, start=PageStart(before, after, at), limit=limit, query=q)
 
     return router

@@ -20,10 +20,29 @@ export function recall(name, otherwise) {
   }
 }
 
+/** Remember until the tab is closed. */
+export function rememberInTab(name, value) {
+  try {
+    sessionStorage.setItem(PREFIX + name, JSON.stringify(value));
+  } catch {
+    // full or forbidden
+  }
+}
+
+export function recallInTab(name, otherwise) {
+  try {
+    return JSON.parse(sessionStorage.getItem(PREFIX + name)) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
 /** Forget what belongs to the person who signed out. */
 export function forgetAll() {
-  for (const key of Object.keys(localStorage)) {
-    if (key.startsWith(PREFIX) && !/:(theme|language)$/.test(key)) localStorage.removeItem(key);
+  for (const storage of [localStorage, sessionStorage]) {
+    for (const key of Object.keys(storage)) {
+      if (key.startsWith(PREFIX) && !/:(theme|language)$/.test(key)) storage.removeItem(key);
+    }
   }
 }
 

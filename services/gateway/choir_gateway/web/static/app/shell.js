@@ -9,6 +9,7 @@ import {isSidebarOpen} from "./sidebar.js";
 import {Logo} from "./sign-in.js";
 import {LANGUAGES, language, loadTexts, t} from "./texts.js";
 import {notify, toast} from "./toast.js";
+import {areNotificationsOn, CAN_NOTIFY, switchNotifications} from "./notifications.js";
 import {ConversationList} from "../chat/list.js";
 
 const RELOAD_MS = 2_000;
@@ -75,6 +76,12 @@ function Settings() {
     }
   }
 
+  async function changeNotifications(event) {
+    const box = event.target;
+    if (!(await switchNotifications(box.checked))) notify(t("settings.notifications.forbidden"));
+    box.checked = areNotificationsOn.value;
+  }
+
   return html`<details class="settings" ref=${details}>
     <summary><span class="avatar" aria-hidden="true">${name.slice(0, 1).toUpperCase()}</span>
       <span class="who">${name}</span><${Icon} name="settings" /></summary>
@@ -87,6 +94,8 @@ function Settings() {
         <select onChange=${(event) => loadTexts(event.target.value)}>
           ${Object.entries(LANGUAGES).map(([code, text]) => html`<option value=${code} selected=${code === language.value}>${text}</option>`)}
         </select></label>
+      ${CAN_NOTIFY && html`<label>${t("settings.notifications")}
+        <input type="checkbox" checked=${areNotificationsOn.value} onChange=${changeNotifications} /></label>`}
       <button onClick=${leave}>${t("settings.signout")}</button>
       <p class="version">Choir ${session.value.version}</p>
     </div>

@@ -37,6 +37,11 @@ export function formatDay(at) {
   return day.toLocaleDateString(language.value, {weekday: "long", day: "numeric", month: "long", year});
 }
 
+/** Return a duration such as 1:07. */
+export function formatDuration(seconds) {
+  return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, "0")}`;
+}
+
 export function formatSize(bytes) {
   if (bytes < 1000) return `${bytes} B`;
   const kilo = bytes < 999_500;

@@ -5,16 +5,17 @@ import {ApiError, get, post} from "../app/api.js";
 import {EventFollower} from "../app/events.js";
 import {batch, signal} from "../app/html.js";
 import {recall, remember} from "../app/settings.js";
+import {showNotification} from "../app/notifications.js";
 import {t} from "../app/texts.js";
+import {countMissed, lastSeen} from "./conversations.js";
+import {emptyItem, insertByTime, itemOf, localItem} from "./items.js";
 import {newKey} from "./keys.js";
+import {extendEarlier, extendLater, loadDay} from "./past.js";
+import {keepResult, withResults} from "./results.js";
 
 const PAGE = 50;
 const DRAFT_LASTS_S = 60;
 const LONGEST_PAUSE_MS = 15_000;
-
-/** What is shown of a message; a changed message is a new object.
- *  @typedef {{id: string, side: "user"|"agent"|"local", text: string, at: string, kind: string, files: object[],
- *    buttons: object[], key: ?string, inboxId: ?string, outboxId: ?number, state: string}} Item */
 
 export class Conversation {
   constructor(dm) {
@@ -30,6 +31,12 @@ export class Conversation {
     this.earlier = null;
     this.last = 0;
     this.pressed = signal(new Set());
+    /** The message whose correction is being written. */
+    this.editing = signal(null);
+    /** The part that is shown in place of the end, see `past.js`. */
+    this.past = signal(null);
+    /** The mark of new messages is after this one. */
+    this.readUpTo = signal(Infinity);
   }
 
   open() {
@@ -48,7 +55,12 @@ export class Conversation {
       try {
         const page = await get(`${this.path}/history?limit=${PAGE}`);
         if (this.isClosed) return;
-        this.takePage(page);
+        batch(() => {
+          this.takePage(page);
+          this.items.value = withResults(this.dm, this.items.value, page.earlier === null);
+          const seen = lastSeen(this.dm);
+          if (seen < page.last) this.readUpTo.value = seen;
+        });
         this.earlier = page.earlier;
         this.last = page.last;
         batch(() => { this.isLoaded.value = true; this.problem.value = ""; });
@@ -71,8 +83,33 @@ export class Conversation {
     }
   }
 
+  /** Show the messages since a day in place of the newest; return whether there are any. */
+  async jumpTo(day) {
+    this.past.value = await loadDay(this.path, day);
+    return this.past.value !== null;
+  }
+
+  /** Load the page after the part that is shown. */
+  async loadLater() {
+    await this.extendPast("later", extendLater);
+  }
+
+  async extendPast(side, extend) {
+    const past = this.past.value;
+    if (!past?.[side] || this.isExtending) return false;
+    this.isExtending = true;
+    try {
+      const longer = await extend(this.path, past);
+      if (this.past.value === past) this.past.value = longer;
+      return true;
+    } finally {
+      this.isExtending = false;
+    }
+  }
+
   /** Load the page before the first message; return whether there was one. */
   async loadEarlier() {
+    if (this.past.value) return this.extendPast("earlier", extendEarlier);
     if (!this.earlier || this.isLoadingEarlier) return false;
     this.isLoadingEarlier = true;
     try {
@@ -101,7 +138,7 @@ export class Conversation {
     const first = this.items.value.findIndex((it) => ids.has(it.id) || keys.has(it.key));
     const older = first < 0 ? [] : this.items.value.slice(0, first);
     const own = this.items.value.filter((it, n) => n >= first && !ids.has(it.id) && !keys.has(it.key));
-    this.items.value = [...older, ...fresh, ...own];
+    this.items.value = [...older, ...insertByTime(fresh, own)];
   }
 
   takeState(isConnected) {
@@ -124,9 +161,25 @@ export class Conversation {
       if (["answer", "report", "error"].includes(message.kind)) this.endWork();
       this.items.value = [...this.items.value, item];
       this.last = Math.max(this.last, message.outbox_id);
+      if (!document.hasFocus()) this.takeMissed(message);
     });
     const isOwn = !message.answers || this.items.value.some((it) => it.inboxId === message.answers);
     if (!isOwn) this.refresh(); // the question was asked in another window
+  }
+
+  takeMissed(message) {
+    if (this.readUpTo.value === Infinity) this.readUpTo.value = message.outbox_id - 1;
+    countMissed(this.dm, message.outbox_id);
+    const isRequest = message.buttons.length > 0;
+    if (isRequest || ["answer", "report", "error"].includes(message.kind)) {
+      const title = isRequest ? "notification.request" : "notification.message";
+      showNotification(t(title, {agent: message.agent_id}), message.text, this.dm);
+    }
+  }
+
+  /** Everything was seen. */
+  clearMark() {
+    this.readUpTo.value = Infinity;
   }
 
   takeEdit(message) {
@@ -149,8 +202,7 @@ export class Conversation {
     if (card.done) {
       cards.delete(card.card_id);
       const id = `c:${card.card_id}`;
-      const done = {...emptyItem(), id, side: "local", text: card.text, at: new Date().toISOString()};
-      this.items.value = [...this.items.value.filter((it) => it.id !== id), done];
+      this.items.value = [...this.items.value.filter((it) => it.id !== id), localItem(id, card.text)];
     } else cards.set(card.card_id, card.text);
     this.cards.value = cards;
   }
@@ -183,9 +235,10 @@ export class Conversation {
     }
   }
 
-  /** Send a text with files that were uploaded before. */
-  say(text, files = []) {
-    const message = {key: newKey(), text, files, at: new Date().toISOString()};
+  /** Send a text with files that were uploaded before; `edits` is the key of the message that it corrects. */
+  say(text, files = [], edits = null) {
+    const message = {key: newKey(), text, files, edits, at: new Date().toISOString()};
+    batch(() => { this.past.value = null; this.clearMark(); });
     remember(`waiting:${this.dm}`, [...recall(`waiting:${this.dm}`, []), message]);
     this.deliver(message);
   }
@@ -196,7 +249,7 @@ export class Conversation {
 
   retry(item) {
     this.items.value = this.items.value.filter((it) => it !== item);
-    this.deliver({key: item.key, text: item.text, files: item.files, at: item.at});
+    this.deliver({key: item.key, text: item.text, files: item.files, edits: item.edits, at: item.at});
   }
 
   discard(item) {
@@ -207,10 +260,11 @@ export class Conversation {
   async deliver(message) {
     const item = {
       ...emptyItem(), id: `k:${message.key}`, side: "user", text: message.text, at: message.at, key: message.key,
-      files: message.files, state: "sending",
+      files: message.files, edits: message.edits ?? null, state: "sending",
     };
     this.items.value = [...this.items.value, item];
     const body = {text: message.text, idempotency_key: message.key, files: message.files.map((it) => it.ref)};
+    if (message.edits) body.edits = message.edits;
     for (let pause = 500; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
       try {
         this.takeAccepted(message, await post(`${this.path}/messages`, body));
@@ -234,8 +288,8 @@ export class Conversation {
     const changes = {state: "stored", inboxId: accepted.inbox_id || null};
     this.change((it) => it.key === message.key, changes);
     if (accepted.note) {
-      const note = {...emptyItem(), id: `n:${message.key}`, side: "local", text: accepted.note, at: new Date().toISOString()};
-      this.items.value = [...this.items.value, note];
+      this.items.value = [...this.items.value, localItem(`n:${message.key}`, accepted.note)];
+      if (accepted.command) keepResult(this.dm, message, accepted.note, Boolean(accepted.inbox_id));
     }
   }
 
@@ -261,22 +315,4 @@ export class Conversation {
   change(isMeant, changes) {
     this.items.value = this.items.value.map((it) => (isMeant(it) ? {...it, ...changes} : it));
   }
-}
-
-function emptyItem() {
-  return {kind: "", files: [], buttons: [], key: null, inboxId: null, outboxId: null, state: "stored", problem: ""};
-}
-
-function itemOf({incoming, outgoing}) {
-  if (incoming) {
-    return {
-      ...emptyItem(), id: `i:${incoming.inbox_id}`, side: "user", text: incoming.text, at: incoming.at,
-      files: incoming.attachments, key: incoming.key, inboxId: incoming.inbox_id,
-    };
-  }
-  return {
-    ...emptyItem(), id: `o:${outgoing.outbox_id}`, side: "agent", text: outgoing.text, at: outgoing.at,
-    kind: outgoing.kind, files: outgoing.attachments, buttons: outgoing.buttons, outboxId: outgoing.outbox_id,
-    sender: outgoing.agent_id,
-  };
 }

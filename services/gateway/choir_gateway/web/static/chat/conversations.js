@@ -7,10 +7,26 @@ const INTERVAL_MS = 30_000;
 
 export const conversations = signal(null);
 const seen = signal(recall("seen", {}));
+/** Messages of open conversations that arrived while nobody looked. */
+const missed = signal({});
 let timer;
+
+/** Return the newest message that was seen in a conversation. */
+export function lastSeen(dm) {
+  return seen.peek()[dm] ?? Infinity;
+}
+
+/** Count a message that arrived while nobody looked. */
+export function countMissed(dm, outboxId) {
+  missed.value = {...missed.peek(), [dm]: (missed.peek()[dm] ?? 0) + 1};
+  conversations.value = conversations.peek()?.map(
+    (it) => (it.name === dm ? {...it, last_outbox_id: Math.max(it.last_outbox_id, outboxId)} : it),
+  ) ?? null;
+}
 
 /** Mark everything up to a message as seen. */
 export function markSeen(dm, outboxId) {
+  if (document.hasFocus() && missed.peek()[dm]) missed.value = {...missed.peek(), [dm]: 0};
   if (!document.hasFocus() || (seen.peek()[dm] ?? 0) >= outboxId) return;
   seen.value = {...seen.peek(), [dm]: outboxId};
   remember("seen", seen.value);
@@ -20,7 +36,10 @@ export function isUnread(dm) {
   return dm.last_outbox_id > (seen.value[dm.name] ?? 0);
 }
 
-export const unreadCount = computed(() => (conversations.value ?? []).filter(isUnread).length);
+/** Unread messages; a conversation that is not open counts as one. */
+export const unreadCount = computed(() => (conversations.value ?? []).filter(isUnread).reduce(
+  (sum, dm) => sum + Math.max(1, missed.value[dm.name] ?? 0), 0,
+));
 
 export async function refreshConversations() {
   clearTimeout(timer);

@@ -4,6 +4,7 @@ import {Icon} from "../app/icons.js";
 import {Markdown} from "../app/markdown.js";
 import {formatDay, t} from "../app/texts.js";
 import {Message} from "./message.js";
+import {findCorrected, findRepeatable, isCorrectable} from "./revision.js";
 
 const NEAR_PX = 80;
 const SEARCH_PAUSE_MS = 250;
@@ -14,8 +15,17 @@ export function MessageList({conversation, query, agent}) {
   const isAtEnd = useRef(true);
   const height = useRef(0);
   const [isAway, setAway] = useState(false);
-  const items = results ?? conversation.items.value;
+  const past = results ? null : conversation.past.value;
+  const items = results ?? past?.items ?? conversation.items.value;
+  const corrected = findCorrected(conversation.items.value);
+  const repeat = findRepeatable(conversation.items.value);
 
+  useLayoutEffect(() => {
+    // the day that was asked for, or the end again
+    isAtEnd.current = !past;
+    setAway(Boolean(past));
+    if (past) area.current.scrollTop = 0;
+  }, [past?.day]);
   useLayoutEffect(() => {
     const element = area.current;
     if (isAtEnd.current) element.scrollTop = element.scrollHeight;
@@ -23,6 +33,8 @@ export function MessageList({conversation, query, agent}) {
     else if (height.current) element.scrollTop += element.scrollHeight - height.current;
     height.current = 0;
   });
+  // what was before that day, and after it if that is little
+  useEffect(() => { if (past) onScroll(); }, [past?.day]);
   useEffect(() => {
     // pictures, formulas and the field below change the heights later
     const observer = new ResizeObserver(() => { if (isAtEnd.current) toEnd(); });
@@ -38,9 +50,11 @@ export function MessageList({conversation, query, agent}) {
 
   async function onScroll() {
     const element = area.current;
-    isAtEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_PX;
+    const isNearEnd = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_PX;
+    isAtEnd.current = isNearEnd && !past;
     setAway(!isAtEnd.current);
-    if (element.scrollTop < NEAR_PX && !results && conversation.earlier) {
+    if (isNearEnd && past?.later) await conversation.loadLater().catch(() => {});
+    if (element.scrollTop < NEAR_PX && !results && (past ? past.earlier : conversation.earlier)) {
       height.current = element.scrollHeight;
       await conversation.loadEarlier().catch(() => {});
     }
@@ -51,14 +65,15 @@ export function MessageList({conversation, query, agent}) {
       ${conversation.problem.value && html`<p class="problem" role="alert">${conversation.problem.value}</p>`}
       ${results && html`<p class="found" role="status">${t("search.found", {count: results.length})}</p>`}
       ${!results && conversation.isLoaded.value && items.length === 0 && html`<${Welcome} agent=${agent} />`}
-      <div role="log" aria-live=${results ? "off" : "polite"} aria-relevant="additions" aria-label=${t("messages")}>
-        ${withDays(items).map((it) => (it.day
-          ? html`<div class="day" key=${it.key}><span>${it.day}</span></div>`
-          : html`<${Message} key=${it.key ?? it.id} item=${it} conversation=${conversation} />`))}
+      <div role="log" aria-live=${results || past ? "off" : "polite"} aria-relevant="additions" aria-label=${t("messages")}>
+        ${withMarks(items, results || past ? Infinity : conversation.readUpTo.value).map((it) => (it.mark
+          ? html`<div class=${it.mark} key=${it.key}><span>${it.text}</span></div>`
+          : html`<${Message} key=${it.key ?? it.id} item=${it} conversation=${conversation} canCorrect=${isCorrectable(it, corrected)}
+              isCorrected=${corrected.has(it.id)} question=${it === repeat?.answer ? repeat.question : null} />`))}
       </div>
-      ${!results && html`<${Activity} conversation=${conversation} />`}
+      ${!results && !past && html`<${Activity} conversation=${conversation} />`}
     </div>
-    ${isAway && html`<button class="to-end" onClick=${() => { isAtEnd.current = true; toEnd(); setAway(false); }}
+    ${isAway && html`<button class="to-end" onClick=${() => { conversation.past.value = null; isAtEnd.current = true; toEnd(); setAway(false); }}
       aria-label=${t("messages.end")}><${Icon} name="down" /></button>`}
   </div>`;
 }
@@ -99,13 +114,19 @@ function useSearch(conversation, query) {
   return results;
 }
 
-function withDays(items) {
+/** Return the messages with marks between them: each day, and where the new messages begin. */
+function withMarks(items, readUpTo) {
   const all = [];
   let last = "";
+  let isMarked = false;
   for (const item of items) {
     const day = new Date(item.at).toDateString();
-    if (day !== last) all.push({key: `day ${day} ${item.id}`, day: formatDay(item.at)});
+    if (day !== last) all.push({key: `day ${day} ${item.id}`, mark: "day", text: formatDay(item.at)});
     last = day;
+    if (!isMarked && item.outboxId > readUpTo) {
+      isMarked = true;
+      all.push({key: "new", mark: "new-mark", text: t("unread")});
+    }
     all.push(item);
   }
   return all;

@@ -32,13 +32,19 @@ function ChatView({dm}) {
     const see = () => markSeen(dm.name, conversation.last);
     see();
     addEventListener("focus", see);
-    return () => removeEventListener("focus", see);
+    const leave = () => conversation.clearMark();
+    addEventListener("blur", leave);
+    return () => {
+      removeEventListener("focus", see);
+      removeEventListener("blur", leave);
+    };
   }, [conversation.items.value]);
   useEffect(() => {
     const onKey = (event) => handleKey(event, conversation, query, setQuery);
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, [query]);
+  useEffect(() => { if (query === null) conversation.past.value = null; }, [query]);
 
   function drop(event) {
     event.preventDefault();
@@ -62,20 +68,33 @@ function ChatView({dm}) {
       <button class="quiet" aria-label=${t("search")} title=${`${t("search")} (/)`} aria-pressed=${query !== null}
         onClick=${() => setQuery(query === null ? "" : null)}><${Icon} name="search" /></button>
     </header>
-    ${query !== null && html`<${SearchField} query=${query} setQuery=${setQuery} />`}
+    ${query !== null && html`<${SearchField} query=${query} setQuery=${setQuery} conversation=${conversation} />`}
     <${MessageList} conversation=${conversation} query=${query} agent=${dm.agent_id} />
     <${Composer} conversation=${conversation} handle=${composer} />
     ${isDropping && html`<div class="drop" aria-hidden="true"><${Icon} name="attach" />${t("files.drop")}</div>`}
   </div>`;
 }
 
-function SearchField({query, setQuery}) {
+function SearchField({query, setQuery, conversation}) {
   const field = useRef();
   useEffect(() => field.current.focus(), []);
+
+  async function jump(event) {
+    const day = event.target.value;
+    if (!day) return;
+    setQuery("");
+    try {
+      if (!(await conversation.jumpTo(day))) notify(t("day.nothing"));
+    } catch (error) {
+      notify(error.message);
+    }
+  }
+
   return html`<div class="search" role="search">
     <${Icon} name="search" />
     <input ref=${field} type="search" aria-label=${t("search")} placeholder=${t("search")} value=${query}
       onInput=${(event) => setQuery(event.target.value)} />
+    <input type="date" aria-label=${t("day.jump")} title=${t("day.jump")} value=${conversation.past.value?.day ?? ""} onChange=${jump} />
     <button class="quiet" aria-label=${t("search.close")} onClick=${() => setQuery(null)}><${Icon} name="close" /></button>
   </div>`;
 }
@@ -86,7 +105,8 @@ function handleKey(event, conversation, query, setQuery) {
     event.preventDefault();
     if (query === null) setQuery("");
   } else if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
-    if (query !== null) setQuery(null);
+    if (conversation.editing.value) conversation.editing.value = null;
+    else if (query !== null) setQuery(null);
     else if (conversation.isWorking.value) conversation.stop().catch((error) => notify(error.message));
   }
 }
