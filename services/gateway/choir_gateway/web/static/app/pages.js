@@ -6,6 +6,8 @@ import * as chat from "../chat/page.js";
 
 export const PAGES = [
   {name: "chat", icon: "chat", title: "page.chat", roles: null, load: async () => chat.Page},
+  {name: "log", icon: "log", title: "page.log", roles: ["operator"], load: async () => (await import("../log/page.js")).Page},
+  {name: "cost", icon: "cost", title: "page.cost", roles: ["operator"], load: async () => (await import("../cost/page.js")).Page},
 ];
 
 export function pagesFor(role) {

@@ -32,6 +32,7 @@ export function MessageList({conversation, query, agent}) {
   }, []);
 
   function toEnd() {
+    if (!area.current) return; // the observer may be called once more after another page was opened
     area.current.scrollTop = area.current.scrollHeight;
   }
 
