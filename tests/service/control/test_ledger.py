@@ -226,6 +226,11 @@ async def test_compactions_jobs_and_memory_count_and_reports_are_stored_once(
     assert by_kind == {"chat": 6, "memory": 6}
     by_job = {line.group: line.cost_usd for line in (await costs(priced, by="job")).lines}
     assert by_job == {"job-1": 6, "": 6}
+    of_events = await costs(priced, by="event", session=hand.spec.session_id)
+    assert [line.cost_usd for line in of_events.lines] == [3, 3]
+    assert all(line.group.isdigit() for line in of_events.lines)
+    refused = await priced.get("/v1/cost", params={"by": "event"})
+    assert refused.status_code == 400 and "session" in refused.json()["detail"]
     rows = await priced.database.fetch("SELECT * FROM choir_control.ledger")
     assert not [row for row in rows if CANARY in str(row) or "secret-name" in str(row)]
 

@@ -252,7 +252,7 @@ class CostLine(WireModel):
     """The cost of one group of calls."""
 
     group: str
-    """The day, agent, job or model; empty for calls without one."""
+    """The day, agent, job, model or revision of the event; empty for calls without one."""
     calls: int
     cost_usd: Decimal
     """Sum of the known costs."""
@@ -269,7 +269,7 @@ class CostLine(WireModel):
     reasoning_tokens: int = 0
 
 
-CostGroup = Literal["day", "month", "agent", "session", "job", "model", "kind"]
+CostGroup = Literal["day", "month", "agent", "session", "job", "model", "kind", "event"]
 
 
 class CostReport(WireModel):

@@ -134,6 +134,8 @@ class SessionView(WireModel):
     continues: str | None
     started_at: AwareTime
     ended_at: AwareTime | None
+    end_reason: str = ""
+    """Why it ended or is being stopped; empty if nobody said so."""
     rehearsal: bool = False
     """It was started with the scripted rehearsal model."""
     memory_mode: MemoryMode = DEFAULT_MODE

@@ -260,6 +260,8 @@ def session_facts(session: SessionView) -> Table:
     facts.add_row("started", f"{session.started_at:%Y-%m-%d %H:%M:%S %Z}")
     ended_at = session.ended_at
     facts.add_row("ended", f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")
+    if session.end_reason:
+        facts.add_row("because", escape(session.end_reason))
     return facts
 
 

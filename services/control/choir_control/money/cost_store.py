@@ -17,6 +17,9 @@ _GROUPS: dict[CostGroup, str] = {
     "job": "coalesce(job_id, '')",
     "model": "model",
     "kind": "kind",
+    # the id of an entry is `SESSION:REVISION`; a call that was lost in a crash has no event
+    "event": """CASE WHEN starts_with(entry_id, session_id || ':')
+        THEN split_part(entry_id, ':', 2) ELSE '' END""",
 }
 _SUMS = """
 sum(calls)::bigint AS calls, coalesce(sum(cost_usd), 0) AS cost_usd,

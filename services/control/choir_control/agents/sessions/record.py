@@ -87,6 +87,7 @@ class SessionRow:
             continues=self.continues,
             started_at=self.started_at,
             ended_at=self.ended_at,
+            end_reason=self.end_reason or "",
             rehearsal=self.rehearsal,
             memory_mode=self.memory_mode,
             conversations=(self.bindings.dm, *further_dms),

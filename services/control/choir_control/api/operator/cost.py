@@ -29,7 +29,7 @@ def cost_routes(costs: CostService) -> APIRouter:
         job: Text = None,
         model: Text = None,
     ) -> CostReport:
-        """Show the costs by day, month, agent, session, job, model or kind.
+        """Show the costs by day, month, agent, session, job, model or kind; of one session also by event.
 
         `since` and `until` are days of each agent's time zone, both included; default: the last 30 days.
         """
@@ -38,6 +38,8 @@ def cost_routes(costs: CostService) -> APIRouter:
         first = since or last - min(timedelta(days=DEFAULT_DAYS - 1), last - date.min)
         if first > last:
             raise InvalidRequest(f"since ({first}) is later than until ({last}).")
+        if by == "event" and session is None:
+            raise InvalidRequest("Costs by event are those of one session; name it in `session`.")
         if any("\x00" in text for text in (agent, session, job, model) if text):
             raise InvalidRequest("A name contains the character NUL.")
         query = CostQuery(

@@ -1,0 +1,533 @@
+"""The pages of the log and of costs and health, in a real Chromium on a stack with a scripted model.
+
+One stack for the module. The agent does some work first; the tests then read, follow, verify and export it.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from playwright.async_api import Locator, expect
+
+from choir_common.eventlog.chain import LogHead, event_hash
+from choir_common.http.client import make_client
+from choir_common.wire.events import Event
+from choir_common.wire.model import JsonObject, format_log_time
+from tests.support.chromium import needs_chromium
+from tests.support.stack import sessions_of
+from tests.support.streaming_model import StreamedCall
+from tests.support.web_cockpit import Cockpit, running_cockpit
+from tests.support.xss_corpus import xss_corpus
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_chromium]
+JOB = {"job_name": "sort-fruit", "task_spec": "Sort fruit.txt by name."}
+FRUIT = {"path": "fruit.txt", "content": "apple\npear\n"}
+LONG = 6_000
+"""Events of the longest session."""
+
+
+def set_prices(config: dict[str, Any]) -> None:
+    """Give the model prices and its agent a budget, so that there is money to show."""
+    config["models"]["default"]["prices"] = {"input": 3_000, "output": 15_000}
+    config["budgets"] = {"usd_per_day": 5_000, "usd_per_month": 9_000, "usd_per_job": 1_000}
+
+
+def request_tools(call: StreamedCall, *tools: tuple[str, JsonObject]) -> None:
+    """Answer a model call with tool calls."""
+    calls = [
+        {
+            "index": number,
+            "id": f"c{number}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
+        for number, (name, arguments) in enumerate(tools)
+    ]
+    delta = {"tool_calls": calls}
+    call.write({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]})
+    call.end()
+
+
+def is_edge(call: StreamedCall) -> bool:
+    return "choir_core_spawn" in json.dumps(call.body.get("tools", []))
+
+
+async def work(cockpit: Cockpit, secret: str) -> None:
+    """Let the agent fail once, start a job that writes a file, and report about it."""
+    call = await cockpit.ask(f"Please sort my fruit, the token is {secret}")
+    request_tools(call, ("choir_fs_read", {"path": "missing.txt"}), ("choir_core_spawn", JOB))
+    edge = ["I have started a job.", "Your fruit is sorted."]
+    core: list[tuple[str, JsonObject] | str] = [("choir_fs_write", FRUIT), "Sorted."]
+    while edge or core:
+        call = await cockpit.model.next_call()
+        if is_edge(call):
+            call.end(edge.pop(0))
+            continue
+        match core.pop(0):
+            case str(text):
+                call.end(text)
+            case tool:
+                request_tools(call, tool)
+    async with asyncio.timeout(60), cockpit.user.arrived:
+        while not any("fruit is sorted" in it.text for it in cockpit.user.heard):
+            await cockpit.user.arrived.wait()
+
+
+async def decide(cockpit: Cockpit) -> None:
+    """Let the agent propose a change, and reject it."""
+    call = await cockpit.ask("Remember more events")
+    patch = {"patch": {"event_window": 90}, "reason": "to remember more"}
+    request_tools(call, ("choir_propose_config_change", patch))
+    (await cockpit.model.next_call()).end("I have asked for it.")
+    async with make_client(cockpit.stack.endpoint) as client:
+        async with asyncio.timeout(30):
+            while not (items := (await client.get("/v1/approvals")).json()["items"]):
+                await asyncio.sleep(0.1)
+        answer = await client.post(f"/v1/approvals/{items[0]['approval_id']}/reject", json={})
+        answer.raise_for_status()
+    (await cockpit.model.next_call()).end("Then I leave it.")
+    async with asyncio.timeout(60), cockpit.user.arrived:
+        while not any("leave it" in it.text for it in cockpit.user.heard):
+            await cockpit.user.arrived.wait()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cockpit() -> AsyncIterator[Cockpit]:
+    async with running_cockpit(set_prices) as it:
+        await work(it, it.stack.secret("operator-token"))
+        await decide(it)
+        yield it
+
+
+async def session_id(cockpit: Cockpit) -> str:
+    """Return the session that runs."""
+    sessions = await sessions_of(cockpit.stack)
+    return str(next(it["session_id"] for it in sessions if it["ended_at"] is None))
+
+
+async def connect(cockpit: Cockpit) -> asyncpg.Connection:
+    return await asyncpg.connect(cockpit.stack.dsn, password=cockpit.stack.secret("postgres-admin"))
+
+
+async def store_session(
+    cockpit: Cockpit, name: str, events: list[tuple[str, str, JsonObject]], reason: str
+) -> None:
+    """Store an ended session with these events (lane, type, payload), as if it had been archived here."""
+    head, rows = LogHead(), []
+    began = datetime.now(UTC) - timedelta(days=1)
+    for rev, (lane, kind, payload) in enumerate(events, start=1):
+        event = Event(
+            session_id=name,
+            rev=rev,
+            lane=lane,
+            type=kind,
+            payload=payload,
+            at=format_log_time(began + timedelta(seconds=rev)),
+            hash_prev=head.hash,
+            hash="",
+        )
+        head = LogHead(rev, event_hash(event))
+        text = json.dumps(payload)
+        rows.append((name, rev, lane, kind, text, event.at, event.hash_prev, head.hash))
+    connection = await connect(cockpit)
+    try:
+        changes = {
+            "session_id": name,
+            "status": "stopped",
+            "head_rev": head.rev,
+            "head_hash": head.hash,
+            "started_at": began.isoformat(),
+            "ended_at": (began + timedelta(seconds=len(events))).isoformat(),
+            "end_reason": reason,
+        }
+        await connection.execute(
+            "INSERT INTO choir_control.sessions SELECT (jsonb_populate_record(s, $1::jsonb)).* "
+            "FROM choir_control.sessions AS s WHERE s.session_id = $2",
+            json.dumps(changes),
+            await session_id(cockpit),
+        )
+        await connection.executemany(
+            "INSERT INTO choir_control.session_events "
+            "(session_id, rev, lane, type, payload, at, hash_prev, hash) "
+            "VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8)",
+            rows,
+        )
+    finally:
+        await connection.close()
+
+
+def turn(
+    number: int, text: str, tool: str, data: JsonObject, lane: str = "edge"
+) -> list[tuple[str, str, JsonObject]]:
+    """Return the events of a turn with one tool call."""
+    of = {"turn_id": f"t{number}"}
+    call = {**of, "call_id": f"call{number}", "tool": tool}
+    requested = {"call_id": f"call{number}", "tool": tool, "arguments": "{}"}
+    output = {"text": text, "tool_calls": [requested], "model": "m", "finish_reason": "tool_calls"}
+    result = {"status": "success", "output": data, "duration_ms": 12.5}
+    lock = {"resource": text[:100], "mode": "X"}
+    message = {"inbox_id": f"i{number}", "dm": "console", "text": text}
+    return [
+        (lane, "user_msg", {**of, **message}),
+        (lane, "model_output", {**of, **output}),
+        (lane, "tool_call_requested", {**call, "input": data}),
+        (lane, "tool_call_committed", {**call, "locks": [lock]}),
+        (lane, "tool_result_committed", {**call, **result}),
+        (lane, "reply", {**of, "dm": "console", "text": text, "kind": "answer"}),
+    ]
+
+
+def group_of(cockpit: Cockpit, text: str) -> Locator:
+    return cockpit.page.locator(".log-group").filter(has_text=text)
+
+
+def choice(cockpit: Cockpit, label: str) -> Locator:
+    """Return the choice with a label, which contains the texts of its options as well."""
+    labels = cockpit.page.locator("label.log-filter")
+    return labels.filter(has_text=re.compile(f"^{label}")).locator("select")
+
+
+async def opened(group: Locator) -> Locator:
+    """Open a group of the timeline; return it."""
+    head = group.locator(".log-group-head")
+    if await head.get_attribute("aria-expanded") == "false":
+        await head.click()
+    return group
+
+
+async def test_sessions_are_listed_with_their_end_and_one_is_opened(cockpit: Cockpit) -> None:
+    events = turn(1, "An old question", "choir.fs.read", {"path": "a"})
+    await store_session(cockpit, "ses_old", events, "it was updated to a new image")
+    await cockpit.open("log")
+    rows = cockpit.page.get_by_role("region", name="Sessions").locator("tbody tr")
+    await expect(rows).to_have_count(2)
+    old = rows.filter(has_text="ses_old")
+    await expect(old).to_contain_text("it was updated to a new image")
+    await expect(old).to_contain_text("6 s")
+    await expect(rows.filter(has_not_text="ses_old")).to_contain_text("running")
+    await cockpit.check("log-sessions")
+    await choice(cockpit, "Agent").select_option("main")
+    await old.get_by_role("link").click()
+    await expect(cockpit.page.get_by_role("heading", level=1)).to_contain_text("ses_old")
+    await expect(group_of(cockpit, "An old question")).to_be_visible()
+
+
+async def test_the_timeline_shows_turns_jobs_and_calls_with_input_result_locks_and_cost(
+    cockpit: Cockpit,
+) -> None:
+    page = cockpit.page
+    await cockpit.open("log", await session_id(cockpit))
+    job = await opened(
+        page.locator(".log-group[data-kind=job]").filter(has_text="Sort fruit.txt by name.")
+    )
+    await expect(job).to_contain_text("completed")
+    await expect(job).to_contain_text("core:sort-fruit")
+    await expect(job).to_contain_text("$0.2")
+    row = job.locator(".log-row").filter(has_text="choir.fs.write")
+    await expect(row).to_contain_text("success")
+    await row.get_by_role("button").first.click()
+    await expect(row.get_by_role("region", name="Input")).to_contain_text("apple")
+    await expect(row.get_by_role("region", name="Result")).to_contain_text("fruit.txt")
+    await expect(row.locator(".log-locks")).to_contain_text("exclusive")
+    await expect(row).to_contain_text("Duration")
+    await row.get_by_text("As stored").click()
+    await expect(row.get_by_role("region", name="As stored").first).to_contain_text("hash_prev")
+    await cockpit.check("log-session")
+    message = await opened(group_of(cockpit, "Please sort my fruit"))
+    await expect(message).to_contain_text("1 failed")
+    await expect(message).to_contain_text("answered")
+    assert await page.locator(".log-lane").count() == 2
+
+
+async def test_links_lead_from_a_job_to_its_call_and_back_and_to_decisions(
+    cockpit: Cockpit,
+) -> None:
+    page = cockpit.page
+    job = page.locator(".log-group[data-kind=job]")
+    await job.locator(".log-meta").get_by_role("link", name="because of call").click()
+    call = page.locator(".log-row[data-target=true]")
+    await expect(call).to_contain_text("choir.core.spawn")
+    await expect(call).to_be_in_viewport()
+    await call.get_by_role("link", name="core job sort-fruit").click()
+    await expect(page.locator(".log-row[data-target=true]")).to_contain_text("Core job started")
+    await job.locator(".log-meta").get_by_role("link", name="report").click()
+    await expect(page.locator(".log-row[data-target=true]")).to_contain_text("Report begun")
+    await choice(cockpit, "Kind").select_option("approval")
+    decision = page.locator(".log-row").filter(has_text="Decision")
+    await expect(decision).to_have_count(1)
+    await decision.get_by_role("button").first.click()
+    await decision.get_by_role("link", name="because of call choir.propose.config_change").click()
+    await expect(page.locator(".log-row[data-target=true]")).to_contain_text("choir.propose")
+    # the filter would hide the call
+    await expect(choice(cockpit, "Kind")).to_have_value("")
+
+
+async def test_events_are_filtered_by_kind_lane_and_tool_and_found_by_text(
+    cockpit: Cockpit,
+) -> None:
+    page = cockpit.page
+    await cockpit.open("log", await session_id(cockpit))
+    rows = page.locator(".log-row")
+    await expect(rows.first).to_be_visible()
+    await choice(cockpit, "Kind").select_option("failed")
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("choir.fs.read")
+    await choice(cockpit, "Kind").select_option("")
+    await choice(cockpit, "Lane").select_option("core:sort-fruit")
+    await expect(page.locator(".log-group")).to_have_count(1)
+    await choice(cockpit, "Tool").select_option("choir.fs.write")
+    await expect(rows).to_have_count(1)
+    await choice(cockpit, "Lane").select_option("")
+    await choice(cockpit, "Tool").select_option("")
+    await page.get_by_role("searchbox").fill("REMEMBER more")
+    await expect(page.get_by_text("events found")).to_be_visible()
+    await expect(rows.first).to_contain_text("Remember more")
+    await page.get_by_role("searchbox").fill("no such word")
+    await expect(page.get_by_text("No loaded event matches")).to_be_visible()
+
+
+async def test_a_running_session_is_followed_live(cockpit: Cockpit) -> None:
+    page = cockpit.page
+    await cockpit.open("log", await session_id(cockpit))
+    await page.reload()  # without the filter of the test before
+    await expect(page.get_by_text("following live")).to_be_visible()
+    call = await cockpit.ask("What is new?")
+    group = group_of(cockpit, "What is new?")
+    await expect(group).to_contain_text("running")
+    request_tools(call, ("choir_fs_read", {"path": "fruit.txt"}))
+    answer = await cockpit.model.next_call()
+    await expect(group.locator(".log-row").filter(has_text="choir.fs.read")).to_contain_text(
+        "success"
+    )
+    answer.end("Nothing.")
+    await expect(group).to_contain_text("answered")
+    await expect(page.locator(".log-group").first).to_contain_text("What is new?")
+
+
+async def test_a_stream_that_the_gateway_dropped_is_resumed_without_gaps_or_repetitions(
+    cockpit: Cockpit,
+) -> None:
+    await cockpit.stack.kill("gateway")
+    (await cockpit.ask("After the restart?")).end("Still here.")
+    group = await opened(group_of(cockpit, "After the restart?"))
+    await expect(group).to_contain_text("answered")
+    await expect(group.locator(".log-row").filter(has_text="Still here.")).to_have_count(2)
+    await expect(group_of(cockpit, "What is new?")).to_have_count(1)
+
+
+async def test_verify_shows_an_intact_chain_or_where_it_broke(cockpit: Cockpit) -> None:
+    page = cockpit.page
+    name = await session_id(cockpit)
+    await cockpit.open("log", name)
+    await page.get_by_role("button", name="Verify").click()
+    result = page.locator(".log-verification")
+    await expect(result).to_contain_text("Chain intact")
+    async with make_client(cockpit.stack.endpoint) as client:
+        session = (await client.get(f"/v1/sessions/{name}")).json()
+    await expect(result).to_contain_text(session["head_hash"])
+    await expect(result).to_contain_text(f"Events{session['head_rev']}")
+    await expect(result).to_contain_text("All events are signed")
+    await cockpit.check("log-verified")
+    connection = await connect(cockpit)
+    change = "UPDATE choir_control.session_events SET lane = $2 WHERE session_id = $1 AND rev = 3"
+    try:
+        await connection.execute(change, "ses_old", "forged")
+        await cockpit.open("log", "ses_old")
+        await page.get_by_role("button", name="Verify").click()
+        await expect(result).to_contain_text("Chain broken")
+        await expect(result.get_by_role("link")).to_have_text("Event 3")
+        await expect(result).to_contain_text("its content does not match its hash")
+        await cockpit.check("log-broken")
+        await connection.execute(change, "ses_old", "edge")
+    finally:
+        await connection.close()
+
+
+async def test_an_export_has_all_events_and_no_secret(cockpit: Cockpit) -> None:
+    page = cockpit.page
+    name = await session_id(cockpit)
+    secret = cockpit.stack.secret("operator-token")
+    await cockpit.open("log", name)
+    await page.get_by_role("button", name="Export").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("Read it before you share it")
+    await cockpit.check("log-export")
+    async with page.expect_download() as downloading:
+        await dialog.get_by_role("button", name="Store the file").click()
+    download = await downloading.value
+    assert download.suggested_filename == f"{name}.json"
+    text = await asyncio.to_thread((await download.path()).read_text)
+    file = json.loads(text)
+    assert len(file["events"]) == file["session"]["head_rev"] == file["verification"]["head_rev"]
+    assert file["verification"]["ok"]
+    head = LogHead()
+    for item in file["events"]:
+        event = Event.model_validate(item)
+        assert event.hash_prev == head.hash and event.hash == event_hash(event)
+        head = LogHead(event.rev, event.hash)
+    assert secret not in text and "the token is [redacted]" in text
+    await expect(dialog).to_contain_text("Masked secrets: ")
+    await expect(dialog).not_to_contain_text("Masked secrets: 0")
+    await page.keyboard.press("Escape")
+
+
+async def test_thousands_of_events_load_in_pages_and_stay_smooth(cockpit: Cockpit) -> None:
+    page = cockpit.page
+    events = [
+        event
+        for number in range(LONG // 6)
+        for event in turn(number, f"Question number {number}", "choir.fs.read", {"path": "a"})
+    ]
+    await store_session(cockpit, "ses_long", events, "it was idle")
+    await cockpit.open("log", "ses_long")
+    await expect(page.get_by_text("Events 5,001 to 6,000")).to_be_visible()
+    assert await page.locator(".log-group").count() == 40
+    await page.get_by_role("searchbox").fill("question number 7 ")
+    await expect(page.get_by_text("No loaded event matches")).to_be_visible()
+    await page.get_by_role("searchbox").fill("number 77")
+    await page.get_by_role("button", name="Search 5,000 earlier events, too").click()
+    await expect(page.get_by_text("Events 1 to 6,000")).to_be_visible()
+    await expect(group_of(cockpit, "Question number 77").last).to_be_visible()
+    # from a key to the next frame, with all events loaded
+    pause = await page.evaluate(
+        """async () => {
+            const field = document.querySelector('input[type=search]');
+            const times = [];
+            for (const text of ['q', 'qu', 'number 5', 'number', '']) {
+                const start = performance.now();
+                field.value = text;
+                field.dispatchEvent(new Event('input', {bubbles: true}));
+                await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+                times.push(performance.now() - start);
+            }
+            return times.sort((a, b) => a - b)[2];
+        }"""
+    )
+    assert pause < 500, f"{pause} ms"
+    await cockpit.open("log", "ses_long", "10")
+    await expect(page.locator(".log-row[data-target=true]")).to_be_in_viewport()
+
+
+async def test_hostile_texts_of_a_session_run_nothing_and_are_shown(cockpit: Cockpit) -> None:
+    page = cockpit.page
+    texts = list(xss_corpus())
+    events = [
+        event
+        for number, text in enumerate(texts)
+        for event in turn(number, text, text[:150], {text[:50]: text}, f"core:{text[:100]}")
+    ]
+    await store_session(cockpit, "ses_hostile", events, texts[0])
+    await cockpit.open("log", "ses_hostile")
+    await page.get_by_role("searchbox").fill("window.broken")
+    groups = page.locator(".log-group")
+    await expect(groups.first).to_be_visible()
+    for _ in range(10):
+        more = page.get_by_role("button", name="Show earlier")
+        if not await more.count():
+            break
+        await more.click()
+        await expect(page.locator(".log-groups")).to_have_attribute("aria-busy", "false")
+    assert await groups.count() > 150
+    # all content of the newest groups, with what the calls were given and returned
+    await page.locator(".log-row-head").evaluate_all(
+        "all => all.slice(0, 60).forEach((it) => it.click())"
+    )
+    shown = await page.locator(".source").all_text_contents()
+    assert len(shown) > 30 and any("<script>window.broken" in text for text in shown)
+    await page.locator(".log-lane rect").first.dispatch_event("click")
+    inside = page.locator("#main")
+    forbidden = "script, iframe, object, embed, form, base, meta, link, style, img, video, audio"
+    assert await inside.locator(forbidden).count() == 0
+    handlers = await inside.evaluate(
+        "it => [...it.querySelectorAll('*')].flatMap((e) => e.getAttributeNames()).filter("
+        "(name) => name.startsWith('on') || name === 'style').length"
+    )
+    assert handlers == 0
+    addresses = await inside.locator("a").evaluate_all("all => all.map((it) => it.href)")
+    assert all(it.startswith(f"{cockpit.stack.url}/web/#/log") for it in addresses)
+    await cockpit.tab.check()
+
+
+async def test_money_is_shown_by_day_agent_model_and_job(cockpit: Cockpit) -> None:
+    page = cockpit.page
+    await cockpit.open("cost")
+    await expect(page.get_by_text("In this period")).to_be_visible()
+    async with make_client(cockpit.stack.endpoint) as client:
+        total = (await client.get("/v1/cost")).json()["total"]
+    assert float(total["cost_usd"]) > 0
+    figure = page.locator(".cost-total .panel").first
+    await expect(figure).to_contain_text(f"${float(total['cost_usd']):.3f}"[:4])
+    for name in ("By agent", "By model", "By core job"):
+        await expect(page.get_by_role("region", name=name)).to_contain_text("$")
+    await expect(page.get_by_role("region", name="By agent")).to_contain_text("main")
+    await expect(page.get_by_role("region", name="By core job").locator("tbody tr")).to_have_count(
+        2
+    )
+    heights = await page.locator(".cost-chart rect:not(.back)").evaluate_all(
+        "all => all.map((it) => Number(it.getAttribute('height')))"
+    )
+    assert len(heights) == 30 and heights[-1] == 100 and set(heights[:-1]) == {0}
+    await page.get_by_text("As a table").click()
+    await cockpit.check("cost-money")
+    await choice(cockpit, "Period").select_option("7")
+    await expect(page.locator(".cost-chart .day")).to_have_count(7)
+
+
+async def test_budgets_show_what_is_left(cockpit: Cockpit) -> None:
+    page = cockpit.page
+    await cockpit.open("cost", "budgets")
+    day = page.locator("[data-budget=usd_per_day]")
+    await expect(day).to_contain_text("left")
+    await expect(day).to_contain_text("of $5,000.00 spent today")
+    await expect(page.get_by_text("At most $1,000.00 for a core job")).to_be_visible()
+    await expect(page.get_by_role("region", name="Running work")).to_contain_text("edge")
+    await asyncio.to_thread(cockpit.stack.run, "config", "set", "budgets.usd_per_month", "0.01")
+    async with make_client(cockpit.stack.endpoint) as client:
+        for step in ("load", "apply"):
+            (await client.post(f"/v1/config/{step}")).raise_for_status()
+    await page.reload()
+    await expect(page.locator("[data-budget=usd_per_month]")).to_contain_text("Used up")
+    await cockpit.check("cost-budgets")
+
+
+async def test_health_shows_services_queues_and_models(cockpit: Cockpit) -> None:
+    page = cockpit.page
+    await cockpit.open("cost", "health")
+    services = page.locator(".cost-list li")
+    await expect(services.filter(has_text="postgres")).to_contain_text("up")
+    await expect(page.get_by_role("region", name="Agents and queues")).to_contain_text("main")
+    await expect(page.get_by_role("region", name="Models")).to_contain_text("no failure")
+    await cockpit.check("cost-health")
+
+
+async def test_schedules_show_their_last_runs(cockpit: Cockpit) -> None:
+    page = cockpit.page
+    await cockpit.open("cost", "schedules")
+    await expect(page.get_by_text("There is no schedule")).to_be_visible()
+    add = ("schedule", "add", "main", "--every", "1h", "--remind", "<b>tea</b> \u202e is ready")
+    await asyncio.to_thread(cockpit.stack.run, *add)
+    await asyncio.to_thread(cockpit.stack.run, "schedule", "run", "1")
+    await page.reload()
+    card = page.locator(".cards .panel")
+    await expect(card).to_contain_text("<b>tea</b> U+202E is ready")
+    await expect(card.get_by_role("list", name="Last runs")).to_contain_text("started by hand")
+    await cockpit.check("cost-schedules")
+
+
+async def test_idle_pages_send_at_most_one_request_in_15_seconds(cockpit: Cockpit) -> None:
+    await cockpit.page.clock.install()
+    for parts in (("log",), ("log", "ses_old"), ("cost", "health")):
+        await cockpit.open(*parts)
+        await cockpit.page.reload()
+        await expect(cockpit.page.locator(".content-column")).to_be_visible()
+        await cockpit.page.wait_for_load_state("networkidle")
+        before = len(cockpit.tab.requests)
+        await cockpit.page.clock.run_for(30_000)
+        sent = cockpit.tab.requests[before:]
+        assert len(sent) <= 2, (parts, sent)
