@@ -13,10 +13,10 @@ export const PAGES = [
     name: "approvals", icon: "approvals", title: "page.approvals", roles: ["operator"], count: pendingCount, watch: watchRequests,
     load: async () => (await import("../approvals/page.js")).Page,
   },
-  {name: "setup", icon: "setup", title: "page.setup", roles: ["operator"], load: async () => (await import("../setup/page.js")).Page},
-  {name: "memory", icon: "memory", title: "page.memory", roles: ["operator"], load: async () => (await import("../memory/page.js")).Page},
   {name: "log", icon: "log", title: "page.log", roles: ["operator"], load: async () => (await import("../log/page.js")).Page},
+  {name: "memory", icon: "memory", title: "page.memory", roles: ["operator"], load: async () => (await import("../memory/page.js")).Page},
   {name: "cost", icon: "cost", title: "page.cost", roles: ["operator"], load: async () => (await import("../cost/page.js")).Page},
+  {name: "setup", icon: "setup", title: "page.setup", roles: ["operator"], load: async () => (await import("../setup/page.js")).Page},
 ];
 
 export function pagesFor(role) {
