@@ -18,14 +18,14 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
 def offset_of(text: str, path: Sequence[str | int]) -> int | None:
     """Return the offset of the value at `path`, or of its deepest existing parent; None if it is not JSON."""
     decoder = json.JSONDecoder()
-    at = _skip(text, 0)
     try:
+        at = _skip(text, 0)
         for step in path:
             child = _child(decoder, text, at, step)
             if child is None:
                 break
             at = child
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, RecursionError):
         return None
     return at
 

@@ -9,7 +9,7 @@ from choir_agent.locks.claim import Claim, Lockset, keys_overlap
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.locks.lock_table import LockTable
 from choir_common.wire.events import HeldLock
-from choir_common.wire.rpc import LockWait
+from choir_common.wire.rpc import AwaitedLock
 from tests.unit.agent.lock_rules import meet, s, x
 
 
@@ -182,10 +182,10 @@ async def test_a_wait_names_its_locks_and_the_lanes_before_it() -> None:
         await asyncio.sleep(0)
         assert counter.changes == 2
         assert locks.waits_of("core:two") == (
-            LockWait(resource="file:a", mode="X", lanes=("core:one",)),
+            AwaitedLock(resource="file:a", mode="X", lanes=("core:one",)),
         )
         assert locks.waits_of("edge") == (
-            LockWait(resource="file:a/b", mode="S", lanes=("core:one", "core:two")),
+            AwaitedLock(resource="file:a/b", mode="S", lanes=("core:one", "core:two")),
         )
         leave.set()
     assert locks.waits_of("core:two") == locks.waits_of("edge") == ()

@@ -169,7 +169,7 @@ class ModelInUse(WireModel):
     """Whether the model gets short instructions and fewer tools because of its window."""
 
 
-class LockWait(WireModel):
+class AwaitedLock(WireModel):
     """A lock that a lane waits for, and the lanes that are before it."""
 
     resource: str
@@ -190,7 +190,7 @@ class StatusReport(WireModel):
     """Set if the lane's model does not respond."""
     model: ModelInUse | None = None
     """The lane's model; None until its context window is known."""
-    lock_waits: tuple[LockWait, ...] = ()
+    lock_waits: tuple[AwaitedLock, ...] = ()
     """The locks that its calls wait for now."""
 
     @property

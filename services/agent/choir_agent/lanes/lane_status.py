@@ -12,7 +12,7 @@ from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock
 from choir_common.lanes import is_edge
 from choir_common.wire.config import AgentSettings, Budgets
-from choir_common.wire.rpc import LockWait, ModelInUse, StatusRequest
+from choir_common.wire.rpc import AwaitedLock, ModelInUse, StatusRequest
 
 
 class LaneStateRecorder(Protocol):
@@ -24,7 +24,7 @@ class LaneStateRecorder(Protocol):
 class LockWaits(Protocol):
     """Source of the locks that the calls of a lane wait for."""
 
-    def waits_of(self, owner: str) -> tuple[LockWait, ...]: ...
+    def waits_of(self, owner: str) -> tuple[AwaitedLock, ...]: ...
 
 
 class LaneStatusDescriber:

@@ -11,7 +11,7 @@ from typing import Protocol
 from choir_agent.locks.claim import Claim, Lockset, locks_conflict
 from choir_agent.locks.lock_table import LockTable
 from choir_common.wire.events import HeldLock
-from choir_common.wire.rpc import LockWait
+from choir_common.wire.rpc import AwaitedLock
 
 
 class LockWaitListener(Protocol):
@@ -32,10 +32,10 @@ class LockManager:
         """Tell this listener from now on when a wait begins or ends."""
         self._listener = listener
 
-    def waits_of(self, owner: str) -> tuple[LockWait, ...]:
+    def waits_of(self, owner: str) -> tuple[AwaitedLock, ...]:
         """Return the locks that the calls of an owner wait for, with those that are before it."""
         return tuple(
-            LockWait(resource=lock.resource, mode=lock.mode, lanes=lanes)
+            AwaitedLock(resource=lock.resource, mode=lock.mode, lanes=lanes)
             for claim in self._table.waiting.values()
             if claim.owner == owner
             for lock in claim.locks
