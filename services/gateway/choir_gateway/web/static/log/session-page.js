@@ -79,7 +79,7 @@ function Facts({session, log, costs}) {
 function Timeline({id, log, found, filter, setFilter, costs, rev}) {
   const [shown, setShown] = useState(GROUPS);
   const [opened, setOpened] = useState({}); // by the user: key -> whether it is open
-  useEffect(() => setShown(GROUPS), [filter]);
+  useEffect(() => { if (isFiltering(filter)) setShown(GROUPS); }, [filter]);
   const target = rev === null ? undefined : log.timeline.byRev.get(rev);
 
   useEffect(() => {
