@@ -77,8 +77,9 @@ eval: install ## measure the quality of memory search on DATA=FILE (FORMAT=locom
 	@test -n "$(DATA)" || { echo 'make eval DATA=FILE [FORMAT=locomo|beam|jsonl|dialogues]; an example: DATA=tests/eval/data/events_zh.jsonl'; exit 2; }
 	@$(BIN)/python -m tests.eval $(DATA) $(if $(FORMAT),--format $(FORMAT)) $(ARGS)
 
-demo: install ## record docs/demo/core-jobs.md again on a real stack
+demo: install ## record docs/demo/core-jobs.md and docs/web/ again on a real stack
 	@$(BIN)/python -m tests.journey.record
+	@$(BIN)/python -m tests.journey.record_web
 
 clean: ## remove installed and cached files, never Choir's state
 	@rm -rf .venv .tools .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,3 +101,24 @@ async def running_cockpit(
             tab = await open_tab(context, link)
             await expect(tab.page.get_by_label("Write a message")).to_be_visible()
             yield Cockpit(stack, model, browser, context, tab, user)
+
+
+def use_tools(call: StreamedCall, *calls: tuple[str, Mapping[str, Any]]) -> None:
+    """Answer a model's call with tool calls."""
+    for number, (name, arguments) in enumerate(calls):
+        function = {"name": name.replace(".", "_"), "arguments": json.dumps(arguments)}
+        identity = {"id": f"call_{id(call)}_{number}", "type": "function"}
+        delta = {"tool_calls": [{"index": number, **identity, "function": function}]}
+        call.write({"choices": [{"index": 0, "delta": delta}]})
+    call.write({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    call.end()
+
+
+async def ask(cockpit: Cockpit, text: str) -> StreamedCall:
+    """Send a message; return the model's call for it, and answer reports that come before it."""
+    await cockpit.user.says(text)
+    while True:
+        call = await cockpit.model.next_call()
+        if text in json.dumps(call.body["messages"]):
+            return call
+        call.end("Done.")

@@ -63,7 +63,7 @@ def request_digest(request_type: str, payload: JsonObject, basis: JsonObject | N
 
 def request_summary(request_type: str, payload: JsonObject) -> str:
     """Return a short description of the request."""
-    subject = _subject(request_type, payload)
+    subject = _subject(request_type, payload)[: MAX_SUMMARY_CHARS + 1]
     match request_type:
         case "call":
             what = f"the use of {subject}"
@@ -80,7 +80,9 @@ def request_summary(request_type: str, payload: JsonObject) -> str:
 
 def request_subject(request_type: str, payload: JsonObject) -> str:
     """Return the name of what the request is about: a tool, a skill, settings or a branch."""
-    return _cut(escape_line(_subject(request_type, payload)), MAX_SUMMARY_CHARS)
+    # cut before, too: spelling a long name takes long
+    subject = _subject(request_type, payload)[: MAX_SUMMARY_CHARS + 1]
+    return _cut(escape_line(subject), MAX_SUMMARY_CHARS)
 
 
 def request_lines(request_type: str, payload: JsonObject, basis: JsonObject) -> list[DiffLine]:

@@ -88,15 +88,21 @@ async def test_the_line_of_each_fault_is_told(world: World) -> None:
     assert f"line {line}, heartbeat_interval_ms: " in refused.json()["detail"]
 
 
-async def test_a_secrets_value_is_neither_stored_in_nor_read_from_the_file(world: World) -> None:
+@pytest.mark.parametrize("is_escaped", [False, True])
+async def test_a_secrets_value_is_neither_stored_in_nor_read_from_the_file(
+    world: World, is_escaped: bool
+) -> None:
     before = await read(world)
     config = json.loads(before["text"])
     config["models"]["default"]["secret"] = MODEL_KEY
-    refused = await write(world, json.dumps(config), before["digest"])
+    text = json.dumps(config)
+    if is_escaped:
+        text = text.replace(MODEL_KEY, f"\\u{ord(MODEL_KEY[0]):04x}{MODEL_KEY[1:]}")
+    refused = await write(world, text, before["digest"])
     assert refused.status_code == 400 and "'key'" in refused.json()["detail"]
     assert MODEL_KEY not in refused.text
     assert world.settings.config_file.read_text() == before["text"]
-    world.settings.config_file.write_text(json.dumps(config))
+    world.settings.config_file.write_text(text)
     hidden = await world.get("/v1/config/file")
     assert hidden.status_code == 400 and MODEL_KEY not in hidden.text
 

@@ -224,6 +224,8 @@ class ApprovalView(WireModel):
     """Whether the stored content has this digest; if not, it was changed after the request."""
     hosts: tuple[str, ...] = ()
     """Hosts that are new to the agent; an approval lets it reach them."""
+    destinations: tuple[str, ...] = ()
+    """Where an approved scope lets later calls of this tool send anything; without any, equal calls only."""
 
 
 class Decision(WireModel):

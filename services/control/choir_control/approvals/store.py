@@ -399,10 +399,11 @@ class ApprovalStore:
         return None if row is None else _approval(row)
 
     async def list_newest(self, limit: int) -> list[Approval]:
-        """Return the newest requests, pending ones first, without their `basis`."""
+        """Return requests without their `basis`: pending ones, the oldest first, then the newest decided."""
         rows = await self._database.fetch(
             f"SELECT {COLUMNS}, '{{}}'::json AS basis {FROM} "
-            "ORDER BY a.status = 'pending' DESC, created_at DESC LIMIT $1",
+            "ORDER BY a.status = 'pending' DESC, "
+            "CASE WHEN a.status = 'pending' THEN created_at END, created_at DESC LIMIT $1",
             limit,
         )
         return [_approval(row) for row in rows]

@@ -5,7 +5,9 @@ is stored is not active: `config load` and `config apply` activate it.
 """
 
 import asyncio
+import contextlib
 import hashlib
+import json
 
 import structlog
 
@@ -38,6 +40,7 @@ class ConfigFileEditor:
                 f"{self._path} is not UTF-8 text (byte {error.start}); correct it on its machine."
             ) from None
         self._refuse_secrets(text)
+        self._refuse_secrets(_unescape(text))
         return ConfigText(path=str(self._path), text=text, digest=_digest(content))
 
     async def save(self, text: str, expected: str) -> ConfigText:
@@ -51,6 +54,7 @@ class ConfigFileEditor:
         candidate = await asyncio.to_thread(self._configuration.check_text, content)
         self._refuse_secrets(text)
         self._refuse_secrets(candidate.body)
+        self._refuse_secrets(_unescape(text))
         # a cancelled request waits for the write: one that ended unattended would look like another edit
         writing = asyncio.ensure_future(asyncio.to_thread(self._replace, content, expected))
         try:
@@ -90,6 +94,26 @@ class ConfigFileEditor:
                 f"{self._path} would hold the value of the secret {name!r}, or holds it. Only names of "
                 "secrets belong there: write the name into a `secret` field."
             )
+
+
+def _unescape(text: str) -> str:
+    """Return the strings of a JSON text as they are: a secret may contain line ends or quotes."""
+    strings: list[str] = []
+    with contextlib.suppress(ValueError, RecursionError):
+        _collect(json.loads(text), strings)
+    return "\0".join(strings)
+
+
+def _collect(value: object, strings: list[str]) -> None:
+    if isinstance(value, str):
+        strings.append(value)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            strings.append(name)
+            _collect(item, strings)
+    elif isinstance(value, list):
+        for item in value:
+            _collect(item, strings)
 
 
 def _digest(content: bytes) -> str:

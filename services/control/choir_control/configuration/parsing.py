@@ -69,10 +69,12 @@ def parse_config_text(text: bytes, source: str) -> Config:
         return Config.model_validate_json(text)
     except ValidationError as error:
         lines = text.decode(errors="replace")
-        faults = [
+        # only those that are shown are described: each takes a walk through the text
+        first = [
             f"{_line(lines, it['loc'])}{error_path(it, 'the file')}: {setting_error_message(it)}"
-            for it in error.errors()
+            for it in error.errors(include_url=False)[:MAX_FAULTS_SHOWN]
         ]
+        faults = [*first, *[""] * (error.error_count() - len(first))]
         head, tail = f"{source} is not valid", "Correct it and try again; nothing was changed."
         raise InvalidRequest(format_errors(head, faults, tail, MAX_FAULTS_SHOWN)) from None
 

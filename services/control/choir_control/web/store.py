@@ -112,7 +112,7 @@ class WebSessionStore:
 
     async def delete_of(self, person: str) -> list[str]:
         """Delete a person's links and sessions; return the ids of the sessions."""
-        # the links first: none may open another session in between
+        # the links first, so that none opens a session that is not deleted below
         await self._database.execute(
             "DELETE FROM choir_control.web_links WHERE person = $1", person
         )

@@ -12,6 +12,7 @@ from choir_common.approvals import (
     request_lines,
     request_subject,
 )
+from choir_common.grants import call_subject
 from choir_common.http.routers import ServiceRouter
 from choir_common.wire.operator import ApprovalLine, ApprovalView, Decision, Page
 from choir_control.approvals.proposals.worker import ProposalWorker
@@ -39,7 +40,7 @@ def approval_routes(
     async def list_approvals(
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
     ) -> Page[ApprovalView]:
-        """List the newest requests, pending ones first."""
+        """List pending requests, the oldest first, then the newest decided ones."""
         return Page(items=[_view(approval) for approval in await approvals.list_newest(limit)])
 
     @router.get("/{approval_id}")
@@ -112,4 +113,12 @@ def _complete_view(approval: Approval) -> ApprovalView:
     )
     # Requests of early versions have no digest; all of them were decided long ago.
     intact = approval.digest in ("", request_digest(*content))
-    return _view(approval).model_copy(update={"lines": lines, "intact": intact})
+    update = {"lines": lines, "intact": intact, "destinations": _destinations(approval)}
+    return _view(approval).model_copy(update=update)
+
+
+def _destinations(approval: Approval) -> tuple[str, ...]:
+    if approval.request_type != "call":
+        return ()
+    subject = call_subject(approval.agent_id, approval.payload)
+    return tuple(escape_line(destination) for destination in subject.destinations)

@@ -1,7 +1,7 @@
 /* Start: texts, then the session by the link in the address or by the cookie, then the page. */
 import {loadSession, session, signIn} from "./api.js";
 import {html, render, signal} from "./html.js";
-import {recall} from "./settings.js";
+import {onOtherTab, recall} from "./settings.js";
 import {Shell} from "./shell.js";
 import {SignInPage} from "./sign-in.js";
 import {loadTexts, t} from "./texts.js";
@@ -27,8 +27,11 @@ async function enter(link) {
   // somebody else's link must not replace the session of this browser unnoticed
   if (link && recall("key", "") && !confirm(t("signin.replace"))) link = undefined;
   if (link) {
+    const hadSession = recall("key", "") !== "";
     try {
-      return await signIn({link});
+      await signIn({link});
+      if (hadSession) location.reload(); // nothing of the session before stays in the page
+      return;
     } catch (error) {
       problem.value = error.message;
     }
@@ -52,6 +55,7 @@ const link = takeLink();
 await repeat(() => loadTexts(), () => {});
 render(html`<${App} />`, document.getElementById("app"));
 await enter(link);
+onOtherTab("key", () => location.reload()); // somebody signed in or out there
 addEventListener("hashchange", async () => {
   const again = takeLink();
   if (again) await enter(again);

@@ -37,6 +37,11 @@ export function recallInTab(name, otherwise) {
   }
 }
 
+/** Call a function when another tab changed what is remembered under a name. */
+export function onOtherTab(name, action) {
+  addEventListener("storage", (event) => { if (event.key === PREFIX + name) action(); });
+}
+
 /** Forget what belongs to the person who signed out. */
 export function forgetAll() {
   for (const storage of [localStorage, sessionStorage]) {

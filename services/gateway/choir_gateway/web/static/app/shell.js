@@ -4,7 +4,7 @@ import {html, useEffect, useRef, useState} from "./html.js";
 import {Icon} from "./icons.js";
 import {pagesFor} from "./pages.js";
 import {addressOf, place} from "./router.js";
-import {forgetAll, theme} from "./settings.js";
+import {forgetAll, recallInTab, rememberInTab, theme} from "./settings.js";
 import {isSidebarOpen} from "./sidebar.js";
 import {Logo} from "./sign-in.js";
 import {LANGUAGES, language, loadTexts, t} from "./texts.js";
@@ -13,6 +13,7 @@ import {areNotificationsOn, CAN_NOTIFY, switchNotifications} from "./notificatio
 import {ConversationList} from "../chat/list.js";
 
 const RELOAD_MS = 2_000;
+const MAX_RELOADS = 3;
 
 export function Shell() {
   const pages = pagesFor(session.value.role);
@@ -20,9 +21,19 @@ export function Shell() {
   const [View, setView] = useState(null);
   useEffect(() => {
     let isCurrent = true;
-    page.load().then((view) => { if (isCurrent) setView(() => view); }, () => {
+    page.load().then((view) => {
+      rememberInTab("reloads", 0);
+      if (isCurrent) setView(() => view);
+    }, () => {
       // a browser does not ask for a module again before the page is loaded again
-      if (isCurrent) setTimeout(() => location.reload(), RELOAD_MS);
+      const reloads = recallInTab("reloads", 0);
+      if (!isCurrent) return;
+      if (reloads >= MAX_RELOADS) {
+        setView(() => Failed);
+        return;
+      }
+      rememberInTab("reloads", reloads + 1);
+      setTimeout(() => location.reload(), RELOAD_MS);
     });
     return () => { isCurrent = false; };
   }, [page.name]);
@@ -48,6 +59,10 @@ export function Shell() {
     <main id="main" class="page" tabindex="-1">${View && html`<${View} parts=${place.value.slice(1)} />`}</main>
     <div class="toast" role="status" data-shown=${toast.value ? "yes" : "no"}>${toast.value?.text}</div>
   </div>`;
+}
+
+function Failed() {
+  return html`<p class="problem empty" role="alert">${t("page.failed")}</p>`;
 }
 
 function skip(event) {

@@ -19,5 +19,5 @@ function Line({line}) {
 export function Spelled({text}) {
   return splitSpelled(text).map((part) => (typeof part === "string"
     ? showInvisible(part)
-    : html`<mark class="invisible">${`U+${part.number}`}</mark>`));
+    : html`<mark class="invisible">${`<U+${part.number}>`}</mark>`));
 }

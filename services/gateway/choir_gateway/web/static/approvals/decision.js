@@ -3,7 +3,8 @@ import {post} from "../app/api.js";
 import {html, useState} from "../app/html.js";
 import {t} from "../app/texts.js";
 import {ActionButton, Dialog} from "../cockpit/kit.js";
-import {riskNotes, spelledCharacters} from "./texts.js";
+import {Spelled} from "./change.js";
+import {riskNotes, scopeText, spelledCharacters} from "./texts.js";
 
 const DEFAULT_DAYS = 30;
 const MAX_DAYS = 3650;
@@ -31,6 +32,7 @@ export function DecisionBar({request, reload}) {
     ${request.scopes.length > 1 && html`<label class="toolbar">${t("approvals.scope")}
       <select value=${scope} onChange=${(event) => setScope(event.target.value)}>
         ${request.scopes.map((it) => html`<option key=${it} value=${it}>${t(`approvals.scope.${it}`)}</option>`)}</select></label>`}
+    ${scope !== "once" && html`<p class="decision-scope"><${Spelled} text=${scopeText(request)} /></p>`}
     ${scope === "always" && html`<label class="toolbar">${t("approvals.days")}
       <input type="number" min="1" max=${MAX_DAYS} value=${days} onInput=${(event) => setDays(Number(event.target.value))} /></label>`}
     <div class="decision-buttons">

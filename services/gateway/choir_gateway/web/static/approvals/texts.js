@@ -11,7 +11,7 @@ const SPELLED = /<U\+([0-9A-F]{4,6})>/g;
 const CHARACTER_NAMES = {
   "0009": "tab", "000A": "line feed", "000D": "carriage return", "001B": "escape", "00A0": "no-break space", "00AD": "soft hyphen", "034F": "combining grapheme joiner", "061C": "Arabic letter mark",
   "180E": "Mongolian vowel separator", "200B": "zero width space", "200C": "zero width non-joiner",
-  "200D": "zero width joiner", "200E": "left-to-right mark", "200F": "right-to-left mark", "2028": "line separator",
+  "200D": "zero width joiner", "200E": "left-to-right mark", "200F": "right-to-left mark", "2028": "line separator", "003C": "a literal \u201c<U+\u201d, which looks like a mark of this page",
   "2029": "paragraph separator", "202A": "left-to-right embedding", "202B": "right-to-left embedding",
   "202C": "pop directional formatting", "202D": "left-to-right override", "202E": "right-to-left override",
   "2060": "word joiner", "2066": "left-to-right isolate", "2067": "right-to-left isolate",
@@ -79,6 +79,14 @@ export function spelledCharacters(request) {
 /** The parts of a line: texts, and `{number}` for a character that is spelled out. */
 export function splitSpelled(text) {
   return text.split(SPELLED).map((part, at) => (at % 2 ? {number: part} : part)).filter((part) => part !== "");
+}
+
+/** What an approval allows beyond this one call. */
+export function scopeText(request) {
+  const what = request.destinations.length
+    ? t("approvals.scope.destinations", {tool: request.subject, destinations: request.destinations.join(", ")})
+    : t("approvals.scope.equal");
+  return request.hosts.length ? `${what} ${t("approvals.scope.hosts", {hosts: request.hosts.join(", ")})}` : what;
 }
 
 /** What to look at before a decision: `{kind, text}`, without what concerns the characters. */

@@ -25,7 +25,11 @@ export function useResource(path, {everyMs = 0} = {}) {
       const data = await get(own.path);
       if (running.current === own) setState({path: own.path, data, error: null, isLoading: false});
     } catch (error) {
-      if (running.current === own) setState((old) => ({...old, path: own.path, error, isLoading: false}));
+      // somebody else may be signed in by now, who must not see what was shown before
+      const isForbidden = error.status === 401 || error.status === 403;
+      if (running.current === own) {
+        setState((old) => ({...old, path: own.path, data: isForbidden ? undefined : old.data, error, isLoading: false}));
+      }
     }
     own.isBusy = false;
     if (own.isAskedAgain) {

@@ -1,6 +1,6 @@
 /* All sessions, newest first. */
 import {get} from "../app/api.js";
-import {html, useState} from "../app/html.js";
+import {html, useRef, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
 import {t} from "../app/texts.js";
 import {formatAgo, formatDateTime, formatDuration, formatNumber} from "../cockpit/formats.js";
@@ -19,6 +19,7 @@ export function SessionList() {
   const [agent, setAgent] = useState("");
   const [later, setLater] = useState([]); // pages after the first one
   const agents = useResource("v1/agents");
+  const current = useRef("");
   const query = agent ? `&agent_id=${encodeURIComponent(agent)}` : "";
   const first = useResource(`v1/sessions?limit=50${query}`, {everyMs: IDLE_MS});
   const known = new Set(first.data?.items.map((it) => it.session_id));
@@ -26,9 +27,13 @@ export function SessionList() {
   const sessions = [...(first.data?.items ?? []), ...later.flatMap((page) => page.items).filter((it) => !known.has(it.session_id))];
   const next = (later.at(-1) ?? first.data)?.next;
 
+  current.current = query;
+
   async function loadMore() {
+    const asked = query;
     const page = await get(`v1/sessions?limit=50${query}&cursor=${encodeURIComponent(next)}`);
-    setLater([...later, page]);
+    // another agent may have been chosen meanwhile
+    if (asked === current.current) setLater([...later, page]);
   }
 
   return html`<${PageFrame} title=${t("page.log")}>

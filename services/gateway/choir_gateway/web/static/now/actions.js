@@ -13,6 +13,7 @@ export function InstructDialog({isOpen, agent, lane, onClose}) {
   const dm = lane.isJob ? lane.job?.dm : lane.name;
 
   async function send() {
+    if (lane.isJob && !dm) throw new Error(t("now.instruct.unknown"));
     const words = lane.isJob ? t("now.instruct.prefix", {job: lane.name, text: text.trim()}) : text.trim();
     const {note} = await post(addressFor(agent, "inject"), {text: words, ...(dm ? {dm} : {})});
     notify(note);

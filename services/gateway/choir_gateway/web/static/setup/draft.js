@@ -12,7 +12,10 @@ export const draft = signal(null);
 
 /** Read the file, unless it is being edited: what is saved must replace exactly what was edited. */
 export async function readFile() {
-  if (draft.value === null) file.value = await get("v1/config/file");
+  if (draft.value !== null) return;
+  const read = await get("v1/config/file");
+  // an edit that began meanwhile is one of the text that was shown
+  if (draft.value === null) file.value = read;
 }
 
 export async function discardDraft() {
