@@ -31,6 +31,11 @@ PLAN = """Here is a day in Lyon with an hour of trains on each side.
 In all **$96**. Shall I look for a cheaper train?
 """
 PRICES = "date,train,price\n2026-12-05,08:04,31\n2026-12-05,09:34,24\n2026-12-05,10:04,19\n"
+NOTES = {
+    "travel.seat": "I take the train rather than the plane, with a window seat in the quiet coach.",
+    "travel.budget": "A day trip should cost less than $100.",
+    "food.lunch": "No fish for lunch.",
+}
 UNTIL_DONE = "while [ ! -e done ]; do sleep 0.1; done; cat prices.csv"
 
 
@@ -158,8 +163,14 @@ async def decide(tour: Tour) -> None:
         await box.check()
     await page.get_by_role("button", name="Approve").click()
     (await cockpit.model.next_call()).end("It is noted in bookings.csv.")
-    await asyncio.sleep(1)
+    await expect(page.locator(".toast")).to_have_attribute("data-shown", "no")
     await tour.show(4)
+
+
+async def remember(tour: Tour) -> None:
+    """Store some knowledge, as if the agent had learned it."""
+    for key, text in NOTES.items():
+        await asyncio.to_thread(tour.cockpit.stack.run, "memory", "put", "main", "--key", key, text)
 
 
 async def look_back(tour: Tour) -> None:
@@ -178,10 +189,12 @@ async def look_back(tour: Tour) -> None:
     await asyncio.sleep(0.5)
     await tour.show(6)
     await page.get_by_role("link", name="Memory", exact=True).click()
-    await page.get_by_role("searchbox").fill("trains to Lyon")
+    await page.get_by_role("combobox").select_option(label="Knowledge")
+    await page.get_by_role("searchbox").fill("how do I like to travel?")
     await page.keyboard.press("Enter")
-    await asyncio.sleep(2)
-    await tour.show(6, "memory")
+    await expect(page.get_by_text(NOTES["travel.seat"])).to_be_visible()
+    await page.get_by_text("Why it was found").first.click()
+    await tour.show(7, "memory")
     await page.get_by_role("link", name="Cost and health").click()
     await expect(page.locator(".cost-chart").first).to_be_visible()
     await tour.show(6, "cost")
@@ -198,7 +211,7 @@ async def record() -> None:
     FOLDER.mkdir(exist_ok=True)
     async with running_cockpit(prepare) as cockpit:
         tour = Tour(cockpit)
-        for part in (chat, work, decide, look_back):
+        for part in (remember, chat, work, decide, look_back):
             await part(tour)
         tour.store()
 
