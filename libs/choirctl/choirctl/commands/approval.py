@@ -66,7 +66,7 @@ def show(
     """Show a request completely: exactly what would be approved."""
     view = asyncio.run(_show(find_target(ctx, home, url), approval))
     if as_json:
-        print_json(view)
+        print_json(_data(view))
     else:
         _print_request(view)
 
@@ -102,12 +102,17 @@ def reject(
     _decide(find_target(ctx, home, url), approval, "reject", Decision(), as_json)
 
 
+def _data(view: ApprovalView) -> ApprovalView:
+    """Return the request as it was made: programs need no text that is spelled out for people."""
+    return view.model_copy(update={"lines": ()})
+
+
 def _decide(
     place: Target, approval: str, verdict: ApprovalVerdict, decision: Decision, as_json: bool
 ) -> None:
     view = asyncio.run(_send(place, approval, verdict, decision, as_json))
     if as_json:
-        print_json(view)
+        print_json(_data(view))
         return
     stdout_console().print(f"{view.approval_id}: {view.status}.")
     if view.detail:
@@ -127,7 +132,7 @@ def roll_back(
     """
     view = asyncio.run(_roll_back(find_target(ctx, home, url), approval))
     if as_json:
-        print_json(view)
+        print_json(_data(view))
     else:
         stdout_console().print(f"{view.approval_id}: {view.state}.")
 
