@@ -63,7 +63,7 @@ def request_digest(request_type: str, payload: JsonObject, basis: JsonObject | N
 
 def request_summary(request_type: str, payload: JsonObject) -> str:
     """Return a short description of the request."""
-    subject = _subject(request_type, payload)[: MAX_SUMMARY_CHARS + 1]
+    subject = _short_subject(request_type, payload)
     match request_type:
         case "call":
             what = f"the use of {subject}"
@@ -80,15 +80,12 @@ def request_summary(request_type: str, payload: JsonObject) -> str:
 
 def request_subject(request_type: str, payload: JsonObject) -> str:
     """Return the name of what the request is about: a tool, a skill, settings or a branch."""
-    # cut before, too: spelling a long name takes long
-    subject = _subject(request_type, payload)[: MAX_SUMMARY_CHARS + 1]
-    return _cut(escape_line(subject), MAX_SUMMARY_CHARS)
+    return _cut(escape_line(_short_subject(request_type, payload)), MAX_SUMMARY_CHARS)
 
 
 def request_lines(request_type: str, payload: JsonObject, basis: JsonObject) -> list[DiffLine]:
     """Return everything that the decision covers: the changes first, then the other fields by name."""
-    remaining = {f"{name}": value for name, value in payload.items()}
-    under = {f"{name}": value for name, value in basis.items()}
+    remaining, under = _spell_literals(payload), _spell_literals(basis)
     change_lines = list(_changes(request_type, remaining, under))
     reason = remaining.pop("reason", None)
     reason_lines = [] if reason is None else list(_named("reason", reason))
@@ -199,6 +196,32 @@ def has_spelled_characters(text: str) -> bool:
 def escape_lines(text: str) -> str:
     """Return a text of several lines with every invisible character escaped."""
     return "\n".join(escape_line(line) for line in text.split("\n"))
+
+
+def _spell_literals(values: JsonObject) -> JsonObject:
+    """Return a copy in which no text looks like a character that is spelled out, such as `<U+200B>`."""
+    return {_spell_literal(name): _copy_spelled(value) for name, value in values.items()}
+
+
+def _copy_spelled(value: JsonValue) -> JsonValue:
+    match value:
+        case str():
+            return _spell_literal(value)
+        case dict():
+            return _spell_literals(value)
+        case list():
+            return [_copy_spelled(item) for item in value]
+        case _:
+            return value
+
+
+def _spell_literal(text: str) -> str:
+    return text.replace("<U+", "<U+003C>U+")
+
+
+def _short_subject(request_type: str, payload: JsonObject) -> str:
+    # cut before it is spelled out, which takes long for a long text
+    return _spell_literal(_subject(request_type, payload)[: MAX_SUMMARY_CHARS + 1])
 
 
 def _subject(request_type: str, payload: JsonObject) -> str:

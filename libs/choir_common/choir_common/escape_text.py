@@ -61,10 +61,8 @@ def spell_uncertain(text: str) -> str:
     """Return `text` with every character written as `<U+200B>` that a person cannot be sure to see.
 
     These are all characters that are invisible or blank, except space and tab, those that differ between
-    fonts (private and unassigned ones), and letters of another script inside a word. What only looks like
-    such a spelling gets its first character spelled out.
+    fonts (private and unassigned ones), and letters of another script inside a word.
     """
-    text = text.replace("<U+", "<U+003C>U+")
     if text.isascii() and text.isprintable():
         return text
     return _NOT_PLAIN.sub(_spell_unseen, _WORD.sub(_spell_mixed, text))
