@@ -21,7 +21,7 @@ from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_local.rehearsal.turn import lane_of
 from tests.service.control.rolling import ended
 from tests.service.control.test_real_agent import pid_of
-from tests.service.control.world import World
+from tests.service.control.world import World, until
 from tests.service.images.forge import a_skill
 from tests.support.repositories import GitRepository
 
@@ -162,6 +162,11 @@ async def test_an_update_a_failed_one_and_its_rollback_keep_the_conversation(
     failed = await ended(home, "/v1/agents/main/update")
     assert failed["status"] == "failed" and "again" in str(failed)
     await ask(home, 3)
+
+    async def is_asked() -> bool:
+        return len(model.prompts) >= 3
+
+    await until(is_asked)  # a notice of the failed update may have come before the answer
     spoken = [[m for m in prompt if m["role"] != "system"] for prompt in model.prompts]
     assert len(spoken) == 3
     for before, after in pairwise(spoken):
