@@ -15,6 +15,7 @@ import {StatusBadge} from "./session-list.js";
 import {Verification} from "./verification.js";
 
 const GROUPS = 40; // shown at once
+const NEWER = 5; // groups above one that was jumped to
 const OPEN_FOUND = 10; // groups that a search opens
 
 export function SessionPage({id, rev}) {
@@ -77,18 +78,27 @@ function Facts({session, log, costs}) {
 }
 
 function Timeline({id, log, found, filter, setFilter, costs, rev}) {
+  const [first, setFirst] = useState(null); // key of the first group shown; null: the newest
   const [shown, setShown] = useState(GROUPS);
   const [opened, setOpened] = useState({}); // by the user: key -> whether it is open
-  useEffect(() => { if (isFiltering(filter)) setShown(GROUPS); }, [filter]);
+  useEffect(() => { if (isFiltering(filter)) showFrom(0); }, [filter]);
+  const isSearch = isFiltering(filter);
   const target = rev === null ? undefined : log.timeline.byRev.get(rev);
+  const from = first === null ? 0 : Math.max(0, found.findIndex(({group}) => group.key === first));
+
+  function showFrom(at, count = GROUPS) {
+    setFirst(at > 0 ? log.timeline.groups.at(-1 - at).key : null);
+    setShown(count);
+  }
 
   useEffect(() => {
     if (rev === null || log.isLoading.value) return;
     if (!target && rev < log.firstRev) log.loadEarlier(true);
     if (!target) return;
-    if (isFiltering(filter)) setFilter(NO_FILTER);
-    const at = log.timeline.groups.length - log.timeline.groups.indexOf(target.group);
-    setShown((count) => Math.max(count, at + 5));
+    if (isSearch) setFilter(NO_FILTER);
+    // only the groups around it: a browser needs many seconds to lay out thousands
+    const at = log.timeline.groups.length - 1 - log.timeline.groups.indexOf(target.group);
+    if (isSearch || at < from || at >= from + shown) showFrom(at - NEWER);
     setOpened((all) => ({...all, [target.group.key]: true}));
     const timer = setTimeout(() => {
       const row = document.getElementById(`rev-${target.row.rev}`);
@@ -99,16 +109,17 @@ function Timeline({id, log, found, filter, setFilter, costs, rev}) {
   }, [rev, Boolean(target), log.isLoading.value]);
 
   const hasEarlier = log.firstRev > 1;
-  const isSearch = isFiltering(filter);
+  const end = from + shown;
   return html`
     ${log.problem.value && html`<p class="problem" role="alert">${log.problem.value.message}</p>`}
     ${isSearch && html`<p class="detail" role="status">${t("log.found", {count: formatNumber(found.reduce((sum, it) => sum + it.rows.length, 0))})}
       ${hasEarlier && html` <button onClick=${() => log.loadEarlier(true)} disabled=${log.isLoading.value}>${t("log.search.all", {count: formatNumber(log.firstRev - 1)})}</button>`}</p>`}
-    <ol class="log-groups" aria-busy=${log.isLoading.value} aria-label=${t("log.timeline")}>${found.slice(0, shown).map(({group, rows}, number) => html`<li key=${group.key}>
+    ${from > 0 && html`<div class="log-more"><button onClick=${() => showFrom(from - GROUPS, shown + Math.min(from, GROUPS))}>${t("log.later")}</button></div>`}
+    <ol class="log-groups" aria-busy=${log.isLoading.value} aria-label=${t("log.timeline")}>${found.slice(from, end).map(({group, rows}, number) => html`<li key=${group.key}>
       <${GroupCard} id=${id} group=${group} rows=${rows} costs=${costs} highlight=${target?.row.rev}
-        isOpen=${opened[group.key] ?? (isSearch ? number < OPEN_FOUND : number === 0)}
+        isOpen=${opened[group.key] ?? from + number < (isSearch ? OPEN_FOUND : 1)}
         onToggle=${(isOpen) => setOpened({...opened, [group.key]: isOpen})} /></li>`)}</ol>
     ${!found.length && !log.problem.value && html`<${Empty}>${log.isLoading.value ? t("loading") : t(isSearch ? "log.nothing" : "log.empty")}<//>`}
-    ${(found.length > shown || hasEarlier) && html`<div class="log-more"><button disabled=${log.isLoading.value}
-      onClick=${() => { setShown(shown + GROUPS); if (found.length <= shown + GROUPS && hasEarlier) log.loadEarlier(); }}>${t("log.earlier")}</button></div>`}`;
+    ${(found.length > end || hasEarlier) && html`<div class="log-more"><button disabled=${log.isLoading.value}
+      onClick=${() => { setShown(shown + GROUPS); if (found.length <= end && hasEarlier) log.loadEarlier(); }}>${t("log.earlier")}</button></div>`}`;
 }
