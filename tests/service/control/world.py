@@ -163,7 +163,9 @@ class World:
         """Stop choird as SIGTERM would."""
         self._stop.set()
         if self._task is not None:
-            await asyncio.wait_for(self._task, 40)
+            done, _ = await asyncio.wait([self._task], timeout=120)
+            assert done, f"choird still runs 120 s after its stop; its tasks wait at:\n{_tasks()}"
+            await self._task
             self._task = None
 
     async def close(self) -> None:
@@ -286,9 +288,19 @@ def a_message(
 
 async def until(condition: Callable[[], Awaitable[bool]], within: float = 200) -> None:
     """Wait until `condition` holds."""
-    async with asyncio.timeout(within):
-        while not await condition():
-            await asyncio.sleep(0.02)
+    try:
+        async with asyncio.timeout(within):
+            while not await condition():
+                await asyncio.sleep(0.02)
+    except TimeoutError as error:
+        raise TimeoutError(f"{condition.__qualname__} did not hold in {within:g} s") from error
+
+
+def _tasks() -> str:
+    """Tell where each task of this loop waits, one line for each."""
+    return "\n".join(
+        f"{task.get_name()}: {task.get_stack()[-1:] or 'no frame'}" for task in asyncio.all_tasks()
+    )
 
 
 @contextlib.asynccontextmanager
