@@ -19,6 +19,7 @@ from choir_testing.providers.provider import Answer, Call, Usage
 from choir_testing.providers.server import run_provider
 from tests.service.control.test_ledger import apply, change_config, costs
 from tests.service.control.world import MODEL_KEY, World, until
+from tests.support.nightly import nightly_from
 
 pytestmark = pytest.mark.timeout(600)
 MESSAGES = int(os.environ.get("CHOIR_TEST_MONEY_MESSAGES", "16"))
@@ -199,7 +200,7 @@ def settings_of(provider: OpenAi) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("raised_by", ["continue", "configuration"])
+@pytest.mark.parametrize("raised_by", nightly_from(1, ["continue", "configuration"]))
 async def test_a_job_at_its_limit_asks_survives_kills_and_goes_on_when_it_is_allowed(
     home: World, provider: OpenAi, raised_by: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from choir_common.postgres.pool import Database
 from choir_common.wire.rpc import ApprovalKind
 from tests.service.evolution.scene import PATCH, SKILL, Between, Scene, cut_off
+from tests.support.nightly import nightly_from
 from tests.support.postgres import PASSWORD
 
 FILES: dict[str, str | bytes] = {"README.md": "two\n", "skills/old.json": "{}\n"}
@@ -119,7 +120,7 @@ def _forger(dsn: str, approval: str, column: str, value: str) -> Callable[[], No
     return deed
 
 
-@pytest.mark.parametrize("kind", ["skill", "repo_change"])
+@pytest.mark.parametrize("kind", nightly_from(1, ["repo_change", "skill"]))
 async def test_a_commit_cut_off_at_any_wait_lands_once_after_the_next_start(
     scene: Scene, kind: ApprovalKind
 ) -> None:
@@ -143,7 +144,7 @@ async def test_a_lock_file_of_a_killed_git_stops_no_later_change(scene: Scene) -
     assert (await scene.worked_off(second)).state == "applied"
 
 
-@pytest.mark.parametrize("which", ["main", "proposal"])
+@pytest.mark.parametrize("which", nightly_from(1, ["proposal", "main"]))
 async def test_a_ref_that_moves_at_any_wait_never_gets_what_was_not_shown_and_loses_nothing(
     scene: Scene, which: str
 ) -> None:
