@@ -17,6 +17,9 @@ import pytest_asyncio
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Locator, expect
 
+from choir_testing.providers.openai import OpenAi
+from choir_testing.providers.provider import KEY
+from choir_testing.providers.server import run_provider
 from tests.support.chromium import needs_chromium
 from tests.support.web_cockpit import Cockpit, running_cockpit
 from tests.support.web_page import open_context, open_tab
@@ -28,8 +31,11 @@ HOSTILE = [text.replace("\n", " ") for text in xss_corpus()][:60]
 EDITOR = "Text of config.json"
 
 
-def edit(config: dict[str, Any]) -> None:
-    """Add what the page shows: a channel with pairing, a person, and a secret that is not set."""
+def edit(config: dict[str, Any], provider: OpenAi) -> None:
+    """Add what the page shows: a channel with pairing, people, a model, and secrets that are not set."""
+    config["models"]["gpt"] = provider.settings(timeout_ms=9_000).model_dump(
+        mode="json", exclude_none=True
+    )
     config["gateways"]["bot"] = {
         "type": "telegram",
         "secret": "bot-token",
@@ -44,8 +50,14 @@ def edit(config: dict[str, Any]) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cockpit() -> AsyncIterator[Cockpit]:
-    async with running_cockpit(edit) as made:
+async def provider() -> AsyncIterator[OpenAi]:
+    async with run_provider(OpenAi()) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cockpit(provider: OpenAi) -> AsyncIterator[Cockpit]:
+    async with running_cockpit(lambda config: edit(config, provider)) as made:
         yield made
 
 
@@ -227,6 +239,40 @@ async def test_a_model_is_added_by_a_form(cockpit: Cockpit) -> None:
     await expect(page.get_by_role("row").filter(has_text="local")).to_contain_text("qwen3:8b")
 
 
+async def store_secret(cockpit: Cockpit, name: str, value: str) -> None:
+    await cockpit.page.get_by_role("link", name="Secrets").click()
+    await cockpit.page.get_by_role("row").filter(has_text=name).get_by_role("button").click()
+    await cockpit.page.get_by_role("dialog").get_by_label("Value").fill(value)
+    await button(cockpit, "Store").click()
+    await button(cockpit, "Apply").click()
+    await expect(cockpit.page.get_by_text("fetch the new values")).to_be_visible()
+    await cockpit.page.get_by_role("link", name="Models").click()
+
+
+async def test_a_model_is_tested_and_the_page_says_what_mends_it(
+    cockpit: Cockpit, provider: OpenAi
+) -> None:
+    page = cockpit.page
+    test = button(cockpit, "Test gpt: send it one request")
+    result = page.locator("[data-outcome]")
+    await test.click()
+    await expect(result).to_contain_text("Does not work")
+    await expect(result.locator("code").first).to_have_text("choirctl secret set provider_key")
+    assert provider.requests == []
+    await store_secret(cockpit, "provider_key", "sk-a-wrong-key-of-the-test")
+    await test.click()
+    await expect(result).to_contain_text("Store a valid one")
+    await cockpit.check("setup-model-test-failed")
+    await store_secret(cockpit, "provider_key", KEY)
+    await test.click()
+    await expect(result).to_contain_text("Works")
+    await expect(result).to_contain_text("responds and supports tools")
+    await expect(result).to_contain_text(provider.model)
+    await expect(result).to_contain_text(re.compile(r"Time\s*\d"))
+    assert len(provider.requests) == 2
+    await cockpit.check("setup-model-test")
+
+
 async def test_a_secret_is_stored_and_applied_and_never_shown(cockpit: Cockpit) -> None:
     page = cockpit.page
     bodies: list[str] = []
@@ -263,7 +309,8 @@ async def test_a_secret_is_stored_and_applied_and_never_shown(cockpit: Cockpit) 
     values = await page.evaluate(
         "[...document.querySelectorAll('input')].map((it) => it.value).join()"
     )
-    shown = await page.content() + stored + values + "".join(bodies) + cockpit.stack.logs(10_000)
+    log = cockpit.stack.logs(10_000)
+    shown = await page.content() + stored + values + "".join(bodies) + log
     assert len(bodies) > 3 and CANARY not in shown and "canary" not in shown
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError
+from choir_common.wire.money import ModelUsage
 from choir_models.model import (
     NO_LISTENER,
     UNKNOWN_OUTPUT,
@@ -78,3 +79,22 @@ class CallMeter:
         seen = max(self._characters, len(text)) // CHARACTERS_PER_TOKEN
         elapsed_s = self._clock.monotonic() - self._began_s
         return seen or int(elapsed_s * TOKENS_PER_SECOND)
+
+
+def usage_details(
+    spent: Completion, name: str, reservation: str, job_id: str | None = None
+) -> ModelUsage:
+    """Return what the price of a call depends on besides its tokens; `name` is the model's in config.json."""
+    return ModelUsage(
+        name=name,
+        job_id=job_id,
+        cache_write_tokens=spent.cache_write_tokens,
+        cache_write_1h_tokens=spent.cache_write_1h_tokens,
+        reasoning_tokens=spent.reasoning_tokens,
+        audio_input_tokens=spent.audio_input_tokens,
+        audio_output_tokens=spent.audio_output_tokens,
+        image_tokens=spent.image_tokens,
+        billed_usd=spent.billed_usd,
+        counted=spent.are_counted,
+        reservation=reservation,
+    )

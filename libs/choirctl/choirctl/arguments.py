@@ -126,6 +126,10 @@ GrantId = Annotated[
 ModelName = Annotated[
     str, typer.Option("--llm", help="Model, by name.", autocompletion=complete_with(_models))
 ]
+TestedModel = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="Model, by name.", autocompletion=complete_with(_models)),
+]
 OperationId = Annotated[
     str,
     typer.Argument(

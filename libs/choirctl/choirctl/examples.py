@@ -22,6 +22,7 @@ EXAMPLES = {
     "agent update-all": "choirctl agent update-all",
     "model list": "choirctl model list",
     "model get": "choirctl model get main",
+    "model test": "choirctl model test default",
     "model set": "choirctl model set main --llm quick",
     "voice list": "choirctl voice list",
     "voice get": "choirctl voice get main",

@@ -20,6 +20,7 @@ from choir_common.wire.operator import HOST_LACKS, ComponentStatus, SystemStatus
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
 from choir_local.stack_state import lock_home
+from choir_models.model_check import check_model
 from choir_testing.providers.anthropic import AnthropicProvider
 from choir_testing.providers.gemini import Gemini
 from choir_testing.providers.local_servers import fake_vllm, run_local_server
@@ -34,7 +35,6 @@ from choirctl.start.health_checks import (
     RunningChoir,
     run_checks,
 )
-from choirctl.start.model_check import check_model
 from choirctl.start.state_directory import initial_config
 
 KEY = "sk-a-key-nobody-sees"

@@ -135,7 +135,7 @@ class ModelUsage(WireModel):
 
 
 UsageKind = Literal["chat", "memory", "embedding", "transcription", "speech"]
-"""`chat`: an agent's model call; `memory`: a call of memory's own model."""
+"""`chat`: an agent's model call, or a test call; `memory`: a call of memory's own model."""
 
 
 class UsageReport(WireModel):

@@ -28,6 +28,7 @@ from choir_common.wire.audit import AnchorList
 from choir_common.wire.erasure import PersonErasurePreview
 from choir_common.wire.events import Event
 from choir_common.wire.grants import GrantView
+from choir_common.wire.model_check import ModelTestResult
 from choir_common.wire.money import CostReport
 from choir_common.wire.operations import (
     AgentModelAndVoice,
@@ -119,6 +120,11 @@ class ControlClient:
     async def models(self) -> list[ModelView]:
         """Return the language models and the text-to-speech providers."""
         return [view async for view in self._pages("/v1/models", Page[ModelView], {})]
+
+    async def test_model(self, name: str, timeout_s: float) -> ModelTestResult:
+        """Call a model once. Raises NotFound, and Conflict while another test of it is running."""
+        path = f"/v1/models/{quote(name, safe='')}/test"
+        return await self._post(path, None, ModelTestResult, timeout_s)
 
     async def voices(self) -> list[VoiceView]:
         """Return the voice profiles."""

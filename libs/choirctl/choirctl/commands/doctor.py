@@ -10,9 +10,8 @@ from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choirctl.api.target import AsJson, Home, Target, find_target
 from choirctl.output.printing import print_json, print_rows, table
+from choirctl.output.views import OUTCOME_COLOURS
 from choirctl.start.health_checks import Finding, Installation, query_running, run_checks
-
-COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 def register(app: typer.Typer) -> None:
@@ -47,6 +46,6 @@ async def _examine(place: Target, settings: LocalSettings) -> list[Finding]:
 def _show(findings: list[Finding]) -> None:
     rows = table("", "CHECK", "FOUND")
     for finding in findings:
-        colour = COLOURS[finding.outcome]
+        colour = OUTCOME_COLOURS[finding.outcome]
         rows.add_row(f"[{colour}]{finding.outcome}[/]", finding.id, escape(finding.detail))
     print_rows(rows)

@@ -1,17 +1,21 @@
-"""Commands `choirctl model list|get|set`."""
+"""Commands `choirctl model list|test|get|set`."""
 
 import asyncio
 
 import typer
 
-from choir_common.errors import InvalidRequest
+from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.wire.model_check import ModelTestResult
 from choir_common.wire.operations import AgentModelAndVoice, ModelView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
-from choirctl.arguments import AgentId, ModelName
+from choirctl.arguments import AgentId, ModelName, TestedModel
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console
-from choirctl.output.views import choice_facts, model_rows
+from choirctl.output.views import choice_facts, model_rows, model_test_rows
+
+TEST_S = 200.0
+"""A server may load the model first."""
 
 
 def register(app: typer.Typer) -> None:
@@ -20,6 +24,7 @@ def register(app: typer.Typer) -> None:
         app,
         "model",
         ("list", list_models),
+        ("test", test_model),
         ("get", get),
         ("set", set_model),
     )
@@ -34,6 +39,27 @@ def list_models(
         print_json(models)
     else:
         print_rows(model_rows(models), "No model is configured.")
+
+
+def test_model(
+    ctx: typer.Context,
+    model: TestedModel,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Call a model once, and say what is wrong if it does not answer.
+
+    Choir sends one short request with a tool, which may cost a fraction of a cent. Exits 1 if agents cannot
+    work with the model.
+    """
+    result = asyncio.run(_test(find_target(ctx, home, url), model))
+    if as_json:
+        print_json(result)
+    else:
+        print_rows(model_test_rows(result))
+    if result.outcome == "fail":
+        raise typer.Exit(ChoirError.exit_code)
 
 
 def get(
@@ -75,6 +101,11 @@ def set_model(
 async def _list(place: Target) -> list[ModelView]:
     async with connect(place) as api:
         return await api.models()
+
+
+async def _test(place: Target, name: str) -> ModelTestResult:
+    async with connect(place) as api:
+        return await api.test_model(name, TEST_S)
 
 
 async def _get(place: Target, agent: str) -> AgentModelAndVoice:

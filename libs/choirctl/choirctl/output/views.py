@@ -12,6 +12,7 @@ from choir_common.lanes import CORE_LANE_PREFIX, is_core, is_edge
 from choir_common.wire.connections import HostConnections
 from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import INCOGNITO
+from choir_common.wire.model_check import CheckOutcome, ModelTestResult
 from choir_common.wire.operations import (
     AgentModelAndVoice,
     ModelView,
@@ -28,6 +29,7 @@ STATE_COLOURS = {
     **dict.fromkeys(("running", "active", "succeeded"), "green"),
     **dict.fromkeys(("crashed", "abandoned", "failed", "interrupted"), "red"),
 }
+OUTCOME_COLOURS: dict[CheckOutcome, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 MAX_VALUE = 100
 SHORT_REASON = 60  # `operation show` has all of it
 SHORT_HASH = 12  # characters of a hash, enough for a person to compare
@@ -153,6 +155,18 @@ def model_rows(models: Sequence[ModelView]) -> Table:
     for model in models:
         context = f"{model.context_window:,}" if model.context_window else ""
         rows.add_row(model.name, model.kind, model.provider, model.model, model.endpoint, context)
+    return rows
+
+
+def model_test_rows(result: ModelTestResult) -> Table:
+    """Return a table with the result of a test call."""
+    rows = table("", "MODEL", "TIME", "RESULT")
+    time = "" if result.duration_ms is None else f"{result.duration_ms / 1000:.1f} s"
+    colour = OUTCOME_COLOURS[result.outcome]
+    detail = escape(result.detail)
+    rows.add_row(
+        f"[{colour}]{result.outcome}[/]", escape(result.model or result.name), time, detail
+    )
     return rows
 
 

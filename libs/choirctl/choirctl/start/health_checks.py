@@ -33,13 +33,13 @@ from choir_local.postgres_cluster import check_major_version, read_major_version
 from choir_local.process_user import unprivileged_identity
 from choir_local.settings import LocalSettings
 from choir_local.sockets import check_port_free
+from choir_models.model_check import GET_A_MODEL, REHEARSAL, check_model
 from choirctl.api.control import connect, parse_response
 from choirctl.api.secrets_file import read_secrets, salvage_secrets
 from choirctl.api.target import Target, read_env
 from choirctl.output.printing import format_count
 from choirctl.start.background import is_running
 from choirctl.start.config_file import read_config
-from choirctl.start.model_check import check_model
 from choirctl.start.state_directory import check_path_length
 
 Outcome = Literal["ok", "warn", "fail"]
@@ -345,7 +345,7 @@ async def _model_in_force(installation: Installation, running: RunningChoir) -> 
     if model is None:
         return "fail", "no model is configured: add one to `models` in config.json."
     if model.provider_properties.is_rehearsal:
-        return "warn", f"the rehearsal model answers (scripted): {_GET_A_MODEL}"
+        return "warn", REHEARSAL
     supplied = installation.settings.read_secrets(_SuppliedSecrets).supplied
     external_keys = {**supplied, **environment_keys(installation.settings)}
     all_keys = {**salvage_secrets(installation.home.secrets_file), **external_keys}
@@ -374,7 +374,7 @@ async def _model(installation: Installation) -> CheckResult:
         return result.outcome, result.detail
     choice = await choose_model(installation.settings, salvage_secrets(path), "http://127.0.0.1/v1")
     if choice.rehearsal:
-        return "warn", f"{choice.description}: {_GET_A_MODEL}"
+        return "warn", f"{choice.description}: {GET_A_MODEL}"
     secret = choice.config.secret
     all_keys = {**salvage_secrets(path), **choice.secrets}
     result = await check_model(choice.config, all_keys.get(secret) if secret else None)
@@ -423,10 +423,6 @@ async def _loopback(_: Installation) -> CheckResult:
     return "ok", "127.0.0.1 can be bound"
 
 
-_GET_A_MODEL = (
-    "set OPENROUTER_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or start Ollama, "
-    "LM Studio, llama.cpp or vLLM with a model that can call tools."
-)
 # checks that do not apply to a Choir in containers: the images contain these things
 HOST_ONLY_CHECKS = (
     "port",

@@ -24,7 +24,7 @@ from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import EventPayload, UsageRecorded
 from choir_common.wire.money import MAX_MODEL_NAME, ModelUsage
 from choir_models.call_deadline import longest_call_s
-from choir_models.call_meter import CallMeter
+from choir_models.call_meter import CallMeter, usage_details
 from choir_models.completion_limits import (
     configured_limit,
     least_limit,
@@ -283,19 +283,7 @@ def _metered(completion: Completion, purpose: CallPurpose, reservation: str) -> 
     # Providers choose these texts.
     values["model"] = completion.model[:MAX_MODEL_NAME]
     values["finish_reason"] = completion.finish_reason[:MAX_FINISH_REASON]
-    usage = ModelUsage(
-        name=purpose.name,
-        job_id=purpose.job_id,
-        cache_write_tokens=completion.cache_write_tokens,
-        cache_write_1h_tokens=completion.cache_write_1h_tokens,
-        reasoning_tokens=completion.reasoning_tokens,
-        audio_input_tokens=completion.audio_input_tokens,
-        audio_output_tokens=completion.audio_output_tokens,
-        image_tokens=completion.image_tokens,
-        billed_usd=completion.billed_usd,
-        counted=completion.are_counted,
-        reservation=reservation,
-    )
+    usage = usage_details(completion, purpose.name, reservation, purpose.job_id)
     return MeteredCompletion(**values, usage=usage)
 
 

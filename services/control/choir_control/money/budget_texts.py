@@ -56,16 +56,30 @@ def memory_notice(
     budget: MoneyBudget, *, used: Decimal, needed: Decimal, limit: Decimal, path: str
 ) -> str:
     """Return the notice to a user that memory's model cannot be called."""
-    if budget == "usd_per_call":
-        fact = f"A call costs about {format_usd(needed)}, and the limit is {format_usd(limit)}"
-    else:
-        fact = (
-            f"{format_usd(used)} of {format_usd(limit)} for {_NAMES[budget]} are used, and a call needs up "
-            f"to {format_usd(needed)}"
-        )
+    shortage = _shortage(budget, used=used, needed=needed, limit=limit)
     return (
-        f"Memory's model is not called, because a budget is used up: {fact}. Summaries and facts wait until "
-        f"the budget allows them; to raise it, {raise_limit_text(path)}."
+        f"Memory's model is not called, because a budget is used up: {shortage}. Summaries and facts wait "
+        f"until the budget allows them; to raise it, {raise_limit_text(path)}."
+    )
+
+
+def test_call_notice(
+    budget: MoneyBudget, *, used: Decimal, needed: Decimal, limit: Decimal, path: str
+) -> str:
+    """Return the notice to an operator that a test call cannot be made."""
+    shortage = _shortage(budget, used=used, needed=needed, limit=limit)
+    return (
+        f"The model is not called, because a budget is used up: {shortage}. To raise it, "
+        f"{raise_limit_text(path)}."
+    )
+
+
+def _shortage(budget: MoneyBudget, *, used: Decimal, needed: Decimal, limit: Decimal) -> str:
+    if budget == "usd_per_call":
+        return f"A call costs about {format_usd(needed)}, and the limit is {format_usd(limit)}"
+    return (
+        f"{format_usd(used)} of {format_usd(limit)} for {_NAMES[budget]} are used, and a call needs up to "
+        f"{format_usd(needed)}"
     )
 
 

@@ -24,6 +24,7 @@ from choir_control.money.budget_texts import (
     budget_question,
     may_be_granted,
     memory_notice,
+    test_call_notice,
     unknown_price_text,
 )
 from choir_control.money.call_costs import entry_of, highest_call_cost
@@ -43,13 +44,15 @@ _SECTIONS = {"speech": "tts", "transcription": "transcription"}
 
 @dataclass(frozen=True, slots=True)
 class Spender:
-    """The session that makes a call, or memory, which has none."""
+    """The session that makes a call; memory and the test call of a model have none."""
 
     session_id: str | None
     epoch: int | None
     agent_id: str | None
-    """None: a call of memory for several agents."""
+    """None: a call of memory for several agents, or a test call."""
     dm: str | None
+    is_test: bool = False
+    """Whether an operator tests a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +208,12 @@ def _refusal_text(
     needed: Decimal,
     total: Decimal,
 ) -> str:
-    """Return the question to the user, or the notice about a call of memory."""
+    """Return the question to the user, or the notice about a call without a session."""
     budget = limit.budget
     path = _path_of(snapshot, spender.agent_id, budget)
     if spender.session_id is None:
-        return memory_notice(budget, used=used, needed=needed, limit=total, path=path)
+        notice = test_call_notice if spender.is_test else memory_notice
+        return notice(budget, used=used, needed=needed, limit=total, path=path)
     people, dm = snapshot.people, spender.dm or ""
     return budget_question(
         budget,

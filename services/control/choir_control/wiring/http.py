@@ -18,7 +18,12 @@ from choir_control.api.bus import make_bus_endpoints, make_mail_endpoint, make_p
 from choir_control.api.event_streams import LogStreamer
 from choir_control.api.hooks import hook_routes, incoming_hook_routes, trigger_routes
 from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
-from choir_control.api.operator.agents import agent_routes, choice_routes, signal_routes
+from choir_control.api.operator.agents import (
+    agent_routes,
+    choice_routes,
+    model_test_routes,
+    signal_routes,
+)
 from choir_control.api.operator.approvals import approval_routes
 from choir_control.api.operator.audit import audit_routes
 from choir_control.api.operator.authentication import (
@@ -201,6 +206,7 @@ def _agent_routers(services: ControlServices) -> Sequence[APIRouter]:
         ),
         signal_routes(services.overview, sessions.signal_sender, events),
         choice_routes(services.configuration, sessions.overrides, services.overview),
+        model_test_routes(services.model_tests),
         session_routes(
             sessions=sessions.store,
             conversations=sessions.conversation_store,

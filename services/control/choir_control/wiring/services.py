@@ -15,6 +15,7 @@ from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.erasure.person_eraser import PersonEraser
 from choir_control.agents.erasure.person_store import PersonStore
 from choir_control.agents.host_store import HostStore
+from choir_control.agents.model_tests import ModelTestService
 from choir_control.agents.operations.service import OperationService
 from choir_control.agents.operations.store import OperationStore
 from choir_control.agents.rollout.service import AgentRedeployer, UpdateService
@@ -99,6 +100,7 @@ class ControlServices:
         self.egress = self._make_egress()
         self._metrics = Metrics(SERVICE)
         self.money = self._make_money()
+        self.model_tests = self._make_model_tests()
         self.conversations = self._make_conversations()
         self.log = self._make_log()
         self.schedules = self._make_schedules()
@@ -134,6 +136,15 @@ class ControlServices:
             configuration=self.configuration,
             clock=self._clock,
             metrics=self._metrics,
+        )
+
+    def _make_model_tests(self) -> ModelTestService:
+        return ModelTestService(
+            configuration=self.configuration,
+            secrets=self.secret_store,
+            budgets=self.money.budgets,
+            costs=self.money.costs,
+            redactor=self.redactor,
         )
 
     def _make_conversations(self) -> ConversationServices:

@@ -17,7 +17,8 @@ from choir_common.clients.control import UsageClient
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError
 from choir_common.ids import new_id
-from choir_common.wire.money import MAX_MODEL_NAME, ModelUsage, UsageReport, UsageReports
+from choir_common.wire.money import MAX_MODEL_NAME, UsageReport, UsageReports
+from choir_models.call_meter import usage_details
 from choir_models.model import Completion
 
 log = structlog.get_logger("choir.memory.usage")
@@ -71,18 +72,6 @@ class UsageReporter:
 
         `name` is the model's name in config.json if it is not `memory.model`.
         """
-        usage = ModelUsage(
-            name=name,
-            cache_write_tokens=completion.cache_write_tokens,
-            cache_write_1h_tokens=completion.cache_write_1h_tokens,
-            reasoning_tokens=completion.reasoning_tokens,
-            audio_input_tokens=completion.audio_input_tokens,
-            audio_output_tokens=completion.audio_output_tokens,
-            image_tokens=completion.image_tokens,
-            billed_usd=completion.billed_usd,
-            counted=completion.are_counted,
-            reservation=reservation,
-        )
         self._add(
             UsageReport(
                 report_id=new_id("use"),
@@ -94,7 +83,7 @@ class UsageReporter:
                 prompt_tokens=completion.prompt_tokens,
                 completion_tokens=completion.completion_tokens,
                 cached_tokens=completion.cached_tokens,
-                usage=usage,
+                usage=usage_details(completion, name, reservation),
             )
         )
 

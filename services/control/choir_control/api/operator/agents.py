@@ -10,6 +10,7 @@ from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.routers import ServiceRouter
 from choir_common.lanes import CORE_LANE_PREFIX, is_edge
 from choir_common.wire.config import Config
+from choir_common.wire.model_check import ModelTestResult
 from choir_common.wire.operations import (
     AgentModelAndVoice,
     ModelView,
@@ -27,6 +28,7 @@ from choir_common.wire.operator import (
     StartAgent,
 )
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal, SignalBody
+from choir_control.agents.model_tests import ModelTestService
 from choir_control.agents.sessions.overrides import SessionOverrides
 from choir_control.agents.sessions.record import REASON_RESTART
 from choir_control.agents.sessions.signal_sender import SignalSender
@@ -239,6 +241,18 @@ def choice_routes(
         return await overrides.set_voice(
             agent_id, (await parse_request_body(request, SetVoice)).voice_profile
         )
+
+    return router
+
+
+def model_test_routes(model_tests: ModelTestService) -> APIRouter:
+    """Return the router of the test calls."""
+    router = ServiceRouter(prefix="/models", tags=["agents"])
+
+    @router.post("/{name}/test")
+    async def test_model(name: str) -> ModelTestResult:
+        """Call a language model once, with a tool; 409 while another test of it is running."""
+        return await model_tests.test(name)
 
     return router
 

@@ -364,6 +364,7 @@ OPERATOR_COMMANDS = (
     _for_operators("List sessions, newest first.", "session list", "GET /v1/sessions"),
     _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
     _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
+    _for_operators("Call a model once.", "model test", "POST /v1/models/{name}/test"),
     _for_operators("List voices.", "voice list", "GET /v1/voices"),
     _for_operators("List the rules on tool calls.", "policy list", "GET /v1/policy"),
     _for_operators(

@@ -6,14 +6,20 @@ import {Badge, DataTable, Dialog, Empty, Field, Section, Waiting, showInvisible}
 import {formatAgo, formatNumber} from "../cockpit/formats.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
 import {propose} from "./draft.js";
+import {TestButton, TestResults} from "./model-test.js";
 import {Command, readForm} from "./parts.js";
 import {PROVIDERS, entryFor} from "./providers.js";
 
 export function ModelsTab() {
   const models = useResource("v1/models");
   const agents = useResource("v1/agents", {everyMs: 2 * IDLE_MS});
+  const [results, setResults] = useState([]);
   const lanes = (agents.data?.items ?? []).flatMap((agent) => agent.lanes.map((lane) => ({...lane, agent: agent.agent_id})));
   const items = models.data?.items;
+  function addResult(result) {
+    setResults((old) => [result, ...old.filter((it) => it.name !== result.name)]);
+  }
+
   return html`<${Section} title=${t("setup.models")} actions=${html`<${NewModel} names=${items?.map((it) => it.name) ?? []} />`}>
       <${Waiting} resource=${models} />
       ${items?.length === 0 && html`<${Empty}>${t("setup.models.none")}</${Empty}>`}
@@ -23,9 +29,12 @@ export function ModelsTab() {
         {key: "model", title: t("setup.model.model"), render: (it) => html`${showInvisible(it.model)}<div class="detail setup-value">${showInvisible(it.endpoint)}</div>`},
         {key: "context_window", title: t("setup.model.context"), align: "end", render: (it) => it.context_window && formatNumber(it.context_window)},
         {key: "state", title: t("setup.model.state"), render: (it) => it.kind === "llm" && html`<${State} lanes=${lanes} name=${it.name} />`},
+        {key: "test", title: html`<span class="hidden">${t("setup.test")}</span>`, align: "end", render: (it) => it.kind === "llm" && html`<${TestButton} name=${it.name} onResult=${addResult} />`},
       ]} />`}
     </${Section}>
-    <${Section} title=${t("setup.models.check")}><p>${t("setup.models.check.text")}</p><${Command} text="choirctl doctor" /></${Section}>`;
+    <${Section} title=${t("setup.tests")}><p>${t("setup.tests.text")}</p>
+      <${TestResults} results=${results} />
+      ${results.length === 0 && html`<${Command} text="choirctl doctor" />`}</${Section}>`;
 }
 
 /** Whether the model answered the agents that use it. */

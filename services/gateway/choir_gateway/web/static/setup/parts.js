@@ -1,10 +1,10 @@
-/* Parts of the set-up page: a button that asks first, and a command to copy. */
+/* Parts of the set-up page: a button that asks first, a command to copy, and sentences with commands. */
 import {copyText} from "../app/code-block.js";
 import {html, useState} from "../app/html.js";
 import {Icon} from "../app/icons.js";
 import {t} from "../app/texts.js";
 import {notify} from "../app/toast.js";
-import {ActionButton, Dialog} from "../cockpit/kit.js";
+import {ActionButton, Dialog, showInvisible} from "../cockpit/kit.js";
 
 /** A button that asks before its action; `text` says what goes along. */
 export function ConfirmButton({title, text, label, action, done, children}) {
@@ -29,6 +29,11 @@ export function Command({text}) {
   }
   return html`<div class="setup-command"><code tabindex="0">${text}</code>
     <button class="quiet" aria-label=${t("setup.copy", {text})} onClick=${copy}><${Icon} name="copy" /></button></div>`;
+}
+
+/** A sentence of Choir whose commands and settings are between backquotes. */
+export function Sentence({text}) {
+  return text.split("`").map((part, at) => (at % 2 ? html`<code key=${at}>${showInvisible(part)}</code>` : showInvisible(part)));
 }
 
 /** Submit a form: its fields as strings, without spaces around them. */
