@@ -189,6 +189,48 @@ async def test_a_change_by_somebody_else_is_not_overwritten(cockpit: Cockpit) ->
     await expect(editor).to_have_value(theirs)
 
 
+async def test_an_edit_that_is_not_saved_survives_a_reload_of_this_tab(cockpit: Cockpit) -> None:
+    page, editor = cockpit.page, cockpit.page.get_by_label(EDITOR)
+    path = cockpit.stack.home / "config.json"
+    text = path.read_text().replace("5000", "5001")
+    await editor.fill(text)
+    await page.reload()
+    await expect(editor).to_have_value(text)
+    await expect(page.get_by_text("Not saved")).to_be_visible()
+    await expect(page.get_by_text("was changed since you began this edit")).to_have_count(0)
+    theirs = path.read_text().replace("5000", "6000")
+    path.write_text(theirs)
+    await page.reload()
+    await expect(editor).to_have_value(text)
+    await expect(page.get_by_text("was changed since you began this edit")).to_be_visible()
+    await cockpit.check("setup-config-outdated")
+    await button(cockpit, "Save and compare").click()
+    await expect(page.get_by_role("alert")).to_contain_text("was changed in the meantime")
+    assert path.read_text() == theirs
+    await button(cockpit, "Discard edits").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Discard edits").click()
+    await page.reload()
+    await expect(editor).to_have_value(theirs)
+    await expect(page.get_by_text("Not saved")).to_have_count(0)
+
+
+async def test_signing_out_forgets_an_edit(cockpit: Cockpit) -> None:
+    link = (await asyncio.to_thread(cockpit.stack.run, "web")).strip()
+    other = await open_tab(await open_context(cockpit.browser), link)
+    page = other.page
+    await page.get_by_role("link", name="Set-up").click()
+    await page.get_by_role("link", name="Configuration").click()
+    await page.get_by_label(EDITOR).fill("{} of somebody")
+    kept = "Object.values(sessionStorage).some((it) => it.includes('of somebody'))"
+    assert await page.evaluate(kept)
+    await page.locator("details.settings summary").click()
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_label("Operator token")).to_be_visible()
+    assert not await page.evaluate(kept)
+    await other.check()
+    await page.context.close()
+
+
 async def test_a_new_agent_is_made_by_a_form_and_started(cockpit: Cockpit) -> None:
     page = cockpit.page
     before = (cockpit.stack.home / "config.json").read_text()

@@ -23,7 +23,8 @@ export function recall(name, otherwise) {
 /** Remember until the tab is closed. */
 export function rememberInTab(name, value) {
   try {
-    sessionStorage.setItem(PREFIX + name, JSON.stringify(value));
+    if (value === null) sessionStorage.removeItem(PREFIX + name);
+    else sessionStorage.setItem(PREFIX + name, JSON.stringify(value));
   } catch {
     // full or forbidden
   }

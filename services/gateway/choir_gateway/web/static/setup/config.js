@@ -6,7 +6,7 @@ import {notify} from "../app/toast.js";
 import {ActionButton, Badge, Section, Waiting} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
 import {Difference, Report} from "./difference.js";
-import {discardDraft, draft, edit, file, readFile, saveDraft} from "./draft.js";
+import {discardDraft, draft, edit, file, isOutdated, readFile, saveDraft} from "./draft.js";
 import {ConfirmButton} from "./parts.js";
 import {SettingHelp} from "./setting-help.js";
 
@@ -78,6 +78,7 @@ export function ConfigTab() {
           onSelect=${(event) => setPlace(event.target.selectionStart)} onKeyUp=${(event) => setPlace(event.target.selectionStart)}
           onClick=${(event) => setPlace(event.target.selectionStart)}></textarea></label>
         <${SettingHelp} text=${text} place=${place} />`}
+      ${isOutdated.value && html`<p class="setup-note" role="status">${t("setup.config.outdated")}</p>`}
       ${problem && html`<p class="problem setup-problem" role="alert">${problem.message}</p>`}
       <div class="toolbar">
         <${ActionButton} className="primary" disabled=${text === undefined} action=${compare}>${t(draft.value === null ? "setup.config.compare" : "setup.config.save")}</${ActionButton}>
