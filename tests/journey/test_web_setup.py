@@ -451,6 +451,6 @@ async def test_texts_of_others_run_nothing_and_are_shown(cockpit: Cockpit) -> No
     )
     await page.get_by_role("link", name="Agents").click()
     await expect(page.locator(".setup-list")).to_contain_text(HOSTILE[1])
-    await page.get_by_role("link", name="People and channels").click()
+    await page.get_by_role("link", name="People", exact=True).click()
     await expect(page.get_by_role("region", name="Browsers")).to_contain_text(HOSTILE[2])
     await cockpit.tab.check()

@@ -137,6 +137,13 @@ async def test_an_edit_meanwhile_is_neither_overwritten_nor_applied(scene: Scene
     assert refused.status_code == 409 and "config apply" in refused.text
 
 
+async def test_an_unknown_person_is_refused_before_anybody_is_told_a_code(scene: Scene) -> None:
+    body = {"token": TOKEN, "agent_id": "other", "person": "nobody"}
+    refused = await scene.world.post("/v1/telegram/connections", json=body)
+    assert refused.status_code == 404 and "no person 'nobody'" in refused.text
+    assert (await scene.world.get("/v1/telegram/connections")).json()["items"] == []
+
+
 async def test_a_code_is_valid_for_ten_minutes_and_for_one_attempt(scene: Scene) -> None:
     before = scene.files()
     first = await scene.begin()

@@ -272,6 +272,13 @@ class ComponentStatus(WireModel):
     detail: str = ""
 
 
+class ReadinessReport(WireModel):
+    """Answer of a service's `/readyz`."""
+
+    ready: bool
+    parts: tuple[ComponentStatus, ...]
+
+
 class SystemStatus(WireModel):
     """The status of the whole system."""
 
@@ -281,6 +288,8 @@ class SystemStatus(WireModel):
     home: str
     model: str
     parts: tuple[ComponentStatus, ...]
+    channels: tuple[ComponentStatus, ...] = ()
+    """The gateways of config.json that report a state: those of messengers."""
     agents: tuple[AgentView, ...] = Field(default=())
     spent_today: CostLine | None = None
     """What all agents and memory have spent today; None without a database."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from choir_common.wire.model import AgentName, AwareTime, WireModel
+from choir_common.wire.model import AgentName, AwareTime, Name, WireModel
 
 MAX_POLL_S = 30.0
 
@@ -70,6 +70,9 @@ class ConnectTelegram(BotAccess):
     """Connect a bot with an agent and with the person who sends the bot a code."""
 
     agent_id: AgentName
+    person: Name | None = None
+    """Who sends the code, by the name in `people`: the bot's user gets this person's rights. null: the user
+    is nobody in `people`, and an admin."""
     replace_webhook: bool = False
     """Remove a webhook that another program has set."""
 
@@ -90,6 +93,8 @@ class TelegramConnection(WireModel):
 
     connection_id: str
     agent_id: str
+    person: str | None = None
+    """Whose rights the user gets; null: those of an admin."""
     state: ConnectionState
     bot: str
     """The bot's user name, without @."""

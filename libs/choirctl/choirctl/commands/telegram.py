@@ -31,6 +31,18 @@ BEGIN_S = 90.0
 LOOK_S = 0.3
 TOKEN_FORM = "@BotFather prints it as 123456789:AAH..., the whole of one line"  # noqa: S105
 
+AgentOption = Annotated[
+    str, config_name_option("--agent", "The agent to talk to, by its id.", "agents")
+]
+PersonOption = Annotated[
+    str | None,
+    config_name_option("--person", "Who sends the code, by name; default: an admin.", "people"),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="File with the bot's token; else it is asked for.", show_default=False),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
@@ -39,13 +51,9 @@ def register(app: typer.Typer) -> None:
 
 def connect_bot(
     ctx: typer.Context,
-    agent: Annotated[
-        str, config_name_option("--agent", "The agent to talk to, by its id.", "agents")
-    ] = "main",
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="File with the bot's token; else it is asked for.", show_default=False),
-    ] = None,
+    agent: AgentOption = "main",
+    person: PersonOption = None,
+    token_file: TokenFile = None,
     replace_webhook: Annotated[
         bool, typer.Option("--replace-webhook", help="Remove the webhook of another program.")
     ] = False,
@@ -60,8 +68,9 @@ def connect_bot(
     """Connect a Telegram bot with an agent and with you.
 
     Create a bot with @BotFather in Telegram (/newbot); this command asks for the token it prints. Then it
-    shows a code, and the first person who sends the code to the bot within ten minutes becomes its user and
-    an admin of Choir. The agent talks on Telegram from then on. Nothing is changed before; Ctrl-C cancels.
+    shows a code, and the first person who sends the code to the bot within ten minutes becomes its user, with
+    the rights of --person or else of an admin. The agent talks on Telegram from then on. Nothing is changed
+    before; Ctrl-C cancels.
 
     In a script, the token is read from standard input, and --json prints two lines: the code, then the
     result.
@@ -71,6 +80,7 @@ def connect_bot(
         request = ConnectTelegram(
             token=_read_token(token_file),
             agent_id=agent,
+            person=person,
             replace_webhook=replace_webhook,
             api_url=api_url,
         )
@@ -182,6 +192,8 @@ def _explain(fields: set[str]) -> str:
         return f"This is no token of a Telegram bot; nothing was changed. {TOKEN_FORM}."
     if "api_url" in fields:
         return "--api-url: give an address such as http://127.0.0.1:8081; nothing was changed."
+    if "person" in fields:
+        return "--person: this is no valid name of a person; nothing was changed."
     return "--agent: this is no valid agent id; nothing was changed."
 
 

@@ -4,18 +4,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import httpx2
+from pydantic import ValidationError
 
 from choir_common.bus.client import Bus
 from choir_common.clients.browser import BrowserClient
 from choir_common.clients.memory import MemoryClient
 from choir_common.errors import ChoirError
 from choir_common.postgres.pool import Database
-from choir_common.wire.operator import HOST_LACKS, ComponentStatus
+from choir_common.wire.operator import HOST_LACKS, ComponentStatus, ReadinessReport
 from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.log.archiving.store import ArchiveStore
 
 CHECK_TIMEOUT_S = 2.0
+GATEWAY_PARTS = ("nats", "control", "channels")
+"""Parts of the gateway that are no channels."""
 
 
 class ReadinessChecks:
@@ -68,6 +71,15 @@ class ReadinessChecks:
             _run_check("egress", self._check_egress),
         )
         return (*needed, *others)
+
+    async def channel_statuses(self) -> Sequence[ComponentStatus]:
+        """Return the status of each channel that reports one; none if the gateway does not respond."""
+        try:
+            answer = await self._gateway.get("/readyz", timeout=CHECK_TIMEOUT_S)
+            report = ReadinessReport.model_validate_json(answer.content)
+        except (httpx2.HTTPError, ValidationError):
+            return ()
+        return [part for part in report.parts if part.name not in GATEWAY_PARTS]
 
     async def postgres_status(self) -> ComponentStatus:
         """Return whether Postgres responds and accepts writes."""

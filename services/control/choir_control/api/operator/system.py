@@ -1,5 +1,6 @@
 """`/v1/status`, `/v1/dms`, `/v1/commands`, and `/v1/outbox` for the gateway."""
 
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -49,7 +50,10 @@ def status_routes(
     @router.get("/status")
     async def status() -> SystemStatus:
         """Show the status of the whole system."""
-        snapshot, parts = configuration.current, await readiness.all_statuses()
+        parts, channels = await asyncio.gather(
+            readiness.all_statuses(), readiness.channel_statuses()
+        )
+        snapshot = configuration.current
         model = snapshot.config.models.get(DEFAULT_MODEL)
         # Agents are read from the database; without it the rest is still reported.
         has_database = all(part.ok for part in parts if part.name == "postgres")
@@ -60,6 +64,7 @@ def status_routes(
             home=str(home),
             model=model.model if model else ", ".join(sorted(snapshot.config.models)) or "none",
             parts=tuple(parts),
+            channels=tuple(it for it in channels if it.name in snapshot.config.gateways),
             agents=tuple(await overview.all()) if has_database else (),
             spent_today=await costs.spent_today() if has_database else None,
             unpriced=costs.unpriced(),

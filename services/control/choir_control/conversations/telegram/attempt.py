@@ -48,6 +48,7 @@ class ConnectionAttempt:
         return TelegramConnection(
             connection_id=self.connection_id,
             agent_id=self.request.agent_id,
+            person=self.request.person,
             state=self.state,
             bot=self.bot,
             code=self.code.text,

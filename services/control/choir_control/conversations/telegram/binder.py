@@ -57,11 +57,14 @@ class TelegramBinder:
     async def check(self, request: ConnectTelegram) -> None:
         """Check that `bind` would be possible now, before a person is asked to do anything.
 
-        Raises NotFound for an unknown agent, Conflict if the bot is connected already or config.json has
-        changes that were not applied, and the errors of reading both files.
+        Raises NotFound for an unknown agent or person, Conflict if the bot is connected already or
+        config.json has changes that were not applied, and the errors of reading both files.
         """
         snapshot = self._configuration.current
         snapshot.agent(request.agent_id)
+        if request.person is not None and request.person not in snapshot.config.people:
+            people = ", ".join(sorted(snapshot.config.people)) or "none"
+            raise NotFound(f"There is no person {request.person!r}. `people` has: {people}.")
         gateway = find_gateway_of(snapshot.config, await self._stored_secrets(), request.token)
         if gateway is not None:
             raise Conflict(
@@ -89,9 +92,7 @@ class TelegramBinder:
                 self._configuration.current.config, await self._stored_secrets(), request.token
             )
             before = await self._file.read()
-            patch = make_patch(
-                names, agent_id=request.agent_id, user_id=user_id, api_url=request.api_url
-            )
+            patch = make_patch(self._configuration.current.config, names, request, user_id)
             after = _checked(apply_merge_patch(before, patch))
             try:
                 await self._write(names, request.token, before, after)

@@ -3,9 +3,11 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 from choir_common.wire.config import Config, secret_references
 from choir_common.wire.model import JsonObject
-from choir_common.wire.telegram import bot_id
+from choir_common.wire.telegram import ConnectTelegram, bot_id
 
 GATEWAY, DM, SECRET = "telegram", "phone", "telegram-token"
 CHANNEL_TYPE = "telegram"
@@ -40,15 +42,30 @@ def choose_names(config: Config, stored_secrets: Mapping[str, str], token: str) 
 
 
 def make_patch(
-    names: EntryNames, *, agent_id: str, user_id: str, api_url: str | None
+    config: Config, names: EntryNames, request: ConnectTelegram, user_id: str
 ) -> JsonObject:
-    """Return the merge patch of config.json that adds the bot and its person, an admin."""
-    own_api: JsonObject = {"api_url": api_url} if api_url else {}
+    """Return the merge patch of config.json that adds the bot and its user: a person, or an admin."""
+    own_api: JsonObject = {"api_url": request.api_url} if request.api_url else {}
+    rights: JsonObject = {} if request.person else {"admin": True}
     return {
         "gateways": {names.gateway: {"type": CHANNEL_TYPE, "secret": names.secret, **own_api}},
-        "dms": {names.dm: {"gateway": names.gateway, "user_id": user_id, "admin": True}},
-        "agents": {agent_id: {"defaults": {"dm": names.dm}}},
+        "dms": {names.dm: {"gateway": names.gateway, "user_id": user_id, **rights}},
+        "agents": {request.agent_id: {"defaults": {"dm": names.dm}}},
+        **_people_patch(config, names, request.person, user_id),
     }
+
+
+def _people_patch(
+    config: Config, names: EntryNames, person: str | None, user_id: str
+) -> JsonObject:
+    if person is None:
+        return {}
+    # a merge patch replaces a list
+    identities: list[JsonValue] = [
+        *(it.model_dump(mode="json") for it in config.people[person].identities),
+        {"gateway": names.gateway, "user": user_id},
+    ]
+    return {"people": {person: {"identities": identities}}}
 
 
 def find_gateway_of(config: Config, secret_values: Mapping[str, str], token: str) -> str | None:

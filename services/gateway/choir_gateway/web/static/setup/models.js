@@ -34,7 +34,7 @@ export function ModelsTab() {
     </${Section}>
     <${Section} title=${t("setup.tests")}><p>${t("setup.tests.text")}</p>
       <${TestResults} results=${results} />
-      ${results.length === 0 && html`<${Command} text="choirctl doctor" />`}</${Section}>`;
+      ${results.length === 0 && html`<p>${t("setup.tests.command")}</p><${Command} text="choirctl doctor" />`}</${Section}>`;
 }
 
 /** Whether the model answered the agents that use it. */

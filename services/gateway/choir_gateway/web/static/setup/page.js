@@ -1,9 +1,10 @@
-/* The set-up page: agents, models, configuration, secrets, people and channels, and this installation. */
+/* The set-up page: agents, models, configuration, secrets, people, channels, and this installation. */
 import {html} from "../app/html.js";
 import {addressOf} from "../app/router.js";
 import {t} from "../app/texts.js";
 import {PageFrame, Tabs} from "../cockpit/kit.js";
 import {AgentsTab} from "./agents.js";
+import {ChannelsTab} from "./channels.js";
 import {ConfigTab} from "./config.js";
 import {InstallationTab} from "./installation.js";
 import {ModelsTab} from "./models.js";
@@ -15,6 +16,7 @@ const TABS = {
   models: {title: "setup.tab.models", View: ModelsTab},
   config: {title: "setup.tab.config", View: ConfigTab},
   secrets: {title: "setup.tab.secrets", View: SecretsTab},
+  channels: {title: "setup.tab.channels", View: ChannelsTab},
   people: {title: "setup.tab.people", View: PeopleTab},
   installation: {title: "setup.tab.installation", View: InstallationTab},
 };

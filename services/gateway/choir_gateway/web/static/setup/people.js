@@ -1,4 +1,4 @@
-/* People and channels: requests to talk, people, conversations, and the browsers that are signed in. */
+/* People: requests to talk, people, conversations, and the browsers that are signed in. */
 import {post, send} from "../app/api.js";
 import {html} from "../app/html.js";
 import {t} from "../app/texts.js";
@@ -6,7 +6,7 @@ import {ActionButton, Badge, DataTable, Empty, Section, Waiting, showInvisible} 
 import {formatAgo} from "../cockpit/formats.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
 import {Browsers} from "./browsers.js";
-import {Command, ConfirmButton} from "./parts.js";
+import {ConfirmButton} from "./parts.js";
 
 export function PeopleTab() {
   const pairings = useResource("v1/people/pairings", {everyMs: 2 * IDLE_MS});
@@ -20,9 +20,7 @@ export function PeopleTab() {
   return html`<${Requests} resource=${pairings} reload=${reload} />
     <${Conversations} resource=${conversations} />
     <${People} resource=${people} reload=${reload} />
-    <${Browsers} people=${(people.data?.items ?? []).filter((it) => !isPaired(it))} />
-    <${Section} title=${t("setup.channels")}><p>${t("setup.channels.text")}</p>
-      <${Command} text="choirctl telegram connect" /></${Section}>`;
+    <${Browsers} people=${(people.data?.items ?? []).filter((it) => !isPaired(it))} />`;
 }
 
 /** Whether an admin let this user in, who is in no configuration. */
