@@ -352,6 +352,8 @@ async def test_a_secret_is_stored_and_applied_and_never_shown(cockpit: Cockpit) 
         "[...document.querySelectorAll('input')].map((it) => it.value).join()"
     )
     log = cockpit.stack.logs(10_000)
+    changes = [it for it in log.splitlines() if "secret stored" in it]
+    assert changes and all("web_" in it for it in changes), changes
     shown = await page.content() + stored + values + "".join(bodies) + log
     assert len(bodies) > 3 and CANARY not in shown and "canary" not in shown
 

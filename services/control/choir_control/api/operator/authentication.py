@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import structlog
 from fastapi import Request
 
 from choir_common.errors import Forbidden, Unauthorized
@@ -144,6 +145,9 @@ class OperatorAuthentication:
         caller = await self._callers.identify(request)
         if caller.person is not None:
             raise Forbidden("This browser may use the conversations of its person only.")
+        if caller.web_session is not None:
+            # the log says for each change by which browser it was made
+            structlog.contextvars.bind_contextvars(browser=caller.web_session.web_session_id)
         request.state.access = ConversationAccess(caller, self._sessions, self._streams)
 
 
