@@ -126,7 +126,9 @@ async def test_an_attempt_is_cancelled_and_one_that_fails_says_why(
     page, before = cockpit.page, config_of(cockpit)
     card = await begin(cockpit, telegram, OTHER)
     await expect(card).to_contain_text("an admin of Choir")
-    await page.get_by_role("button", name="Cancel: stop waiting for the code of @bot_654321").click()
+    await page.get_by_role(
+        "button", name="Cancel: stop waiting for the code of @bot_654321"
+    ).click()
     await expect(card).to_contain_text("The attempt was cancelled. Nothing was changed.")
     assert config_of(cockpit) == before
     await begin(cockpit, telegram, TOKEN)

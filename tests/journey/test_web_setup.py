@@ -441,6 +441,8 @@ async def test_texts_of_others_run_nothing_and_are_shown(cockpit: Cockpit) -> No
     for n in (0, 20, 44):
         row = page.get_by_role("row").filter(has_text=f"evil{n}")
         await expect(row.first).to_contain_text(HOSTILE[n][:40])
+    await button(cockpit, "Test evil0: send it one request").click()
+    await expect(page.locator("[data-outcome]")).to_contain_text(HOSTILE[0][:40])
     await cockpit.tab.check()
     insert = (
         "INSERT INTO choir_control.operations (operation_id, kind, subject, status, step, error, began_at, "
