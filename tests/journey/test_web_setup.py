@@ -224,7 +224,8 @@ async def test_signing_out_forgets_an_edit(cockpit: Cockpit) -> None:
     kept = "Object.values(sessionStorage).some((it) => it.includes('of somebody'))"
     assert await page.evaluate(kept)
     await page.locator("details.settings summary").click()
-    await page.get_by_role("button", name="Sign out").click()
+    async with page.expect_navigation():  # the page loads itself again
+        await page.get_by_role("button", name="Sign out").click()
     await expect(page.get_by_label("Operator token")).to_be_visible()
     assert not await page.evaluate(kept)
     await other.check()
