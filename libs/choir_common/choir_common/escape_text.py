@@ -7,6 +7,8 @@ docs/design/security.md.
 import re
 import unicodedata
 
+from choir_common.look_alikes import spell_look_alikes
+
 # Control, format, separator and surrogate characters, then fillers and other characters without width.
 _CONTROLS = "\x00-\x1f\x7f-\x9f"
 _FORMATS = (
@@ -22,7 +24,8 @@ _HIDDEN = re.compile(f"[{_CONTROLS}{_FORMATS}{_BLANKS}]")
 _JOINERS = "\u200c\u200d"
 _LAST_ASCII = "\x7f"
 _NOT_PLAIN = re.compile("[^\x20-\x7e\t]")
-_WORD = re.compile("[\\w\u0300-\u036f]+")
+# An escape of JSON is no letter of the word that follows it.
+_WORD = re.compile('\\\\[nrtbf"\\\\/]|[\\w\u0300-\u036f]+')
 _LOOK_ALIKE_SCRIPTS = frozenset(
     {
         "LATIN",
@@ -61,11 +64,17 @@ def spell_uncertain(text: str) -> str:
     """Return `text` with every character written as `<U+200B>` that a person cannot be sure to see.
 
     These are all characters that are invisible or blank, except space and tab, those that differ between
-    fonts (private and unassigned ones), and letters of another script inside a word.
+    fonts (private and unassigned ones), letters of another script inside a word, and words that could
+    pass for Latin ones.
     """
     if text.isascii() and text.isprintable():
         return text
-    return _NOT_PLAIN.sub(_spell_unseen, _WORD.sub(_spell_mixed, text))
+    text = _WORD.sub(_spell_mixed, spell_look_alikes(text, _spell_letter))
+    return _NOT_PLAIN.sub(_spell_unseen, text)
+
+
+def _spell_letter(character: str) -> str:
+    return character if character.isascii() else f"<U+{ord(character):04X}>"
 
 
 def _spell_unseen(match: re.Match[str]) -> str:
