@@ -4,6 +4,7 @@ The session's signal, the text for the conversation and the order to apply the p
 together with the decision. See docs/design/approvals.md.
 """
 
+import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -137,7 +138,8 @@ class ApprovalService:
         """Show a page in place of the notice; return False if another page comes next."""
         if not 1 <= page <= min(approval.pages, approval.pages_shown + 1):
             return False
-        text = format_page(
+        text = await asyncio.to_thread(
+            format_page,
             approval.agent_id,
             approval.approval_id,
             approval.request_type,

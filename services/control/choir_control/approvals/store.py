@@ -4,6 +4,7 @@ A decision is one statement. The caller that changes the row from `pending` has 
 statement stores the session's signal and the order to carry out the request.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, cast
@@ -195,8 +196,14 @@ class ApprovalStore:
             return await self._insert_granted(connection, lease, request, content, by)
         await _check_open_requests(connection, lease)
         approval_id = new_id("appr")
-        notice = format_request(
-            lease.agent_id, approval_id, request.request_type, request.payload, orjson.loads(basis)
+        # the lines of a large request take too long for the event loop
+        notice = await asyncio.to_thread(
+            format_request,
+            lease.agent_id,
+            approval_id,
+            request.request_type,
+            request.payload,
+            orjson.loads(basis),
         )
         scopes = _scopes_of(lease, request)
         await connection.execute(

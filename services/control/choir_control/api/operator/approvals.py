@@ -1,5 +1,6 @@
 """`/v1/approvals`: requests for a human's decision, the decision, and its effect."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -46,7 +47,7 @@ def approval_routes(
     @router.get("/{approval_id}")
     async def show_approval(approval_id: str) -> ApprovalView:
         """Show one request completely."""
-        return _complete_view(await approval_service.find(approval_id))
+        return await _render(await approval_service.find(approval_id))
 
     @router.post("/{approval_id}/approve")
     async def approve(approval_id: str, decision: Decision | None = None) -> ApprovalView:
@@ -63,14 +64,14 @@ def approval_routes(
         """Roll back an applied request; 409 when it is not applied, or later changes depend on it."""
         await approval_service.find(approval_id)
         await proposal_worker.roll_back(approval_id, OPERATOR)
-        return _complete_view(await approval_service.find(approval_id))
+        return await _render(await approval_service.find(approval_id))
 
     async def _decide(
         approval_id: str, verdict: Verdict, decision: Decision | None
     ) -> ApprovalView:
         choice = decision or Decision()
         scope = GrantChoice(choice.scope, choice.days)
-        return _complete_view(
+        return await _render(
             await approval_service.decide(
                 approval_id, verdict, OPERATOR, choice.digest, scope=scope
             )
@@ -102,6 +103,11 @@ def _view(approval: Approval) -> ApprovalView:
         subject=request_subject(approval.request_type, approval.payload),
         hosts=tuple(escape_line(host) for host in approval.hosts),
     )
+
+
+async def _render(approval: Approval) -> ApprovalView:
+    """Return the complete view; the lines of a large request take too long for the event loop."""
+    return await asyncio.to_thread(_complete_view, approval)
 
 
 def _complete_view(approval: Approval) -> ApprovalView:

@@ -4,6 +4,7 @@ A number refers to the list this conversation was last shown. The decision appli
 was shown.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -33,7 +34,8 @@ async def list_approvals(context: CommandContext, call: CommandCall) -> str:
         approval = await context.approval_service.find(
             (await _find_shown(context, call, reference)).approval_id
         )
-        lines = request_lines(approval.request_type, approval.payload, approval.basis)
+        content = (approval.request_type, approval.payload, approval.basis)
+        lines = await asyncio.to_thread(request_lines, *content)
         return format_details(approval.approval_id, approval.state, _summary(approval), lines)
     pending = await _list_pending(context, call)
     if not pending:
@@ -135,7 +137,8 @@ async def _next_page(
     if approval.status != "pending" or seen >= approval.pages:
         return None
     context.dialogue.set_pages(call.dm, target, seen + 1)
-    text = format_page(
+    text = await asyncio.to_thread(
+        format_page,
         approval.agent_id,
         approval.approval_id,
         approval.request_type,
