@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from choir_common.clock import SystemClock
 from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve
-from choir_control.api.operator.browser_streams import MAX_STREAMS
+from choir_control.api.operator.browser_streams import MAX_STREAMS, MAX_TRANSFERS
 from choir_control.web.service import IDLE_LIFETIME, LIFETIME, LINK_LIFETIME
 from tests.service.control.world import OPERATOR_TOKEN, World, until
 from tests.support.shell import ChoirctlRunner
@@ -165,27 +165,46 @@ async def test_an_open_log_stream_ends_with_the_session_of_the_browser(
     assert b"secret" not in seen
 
 
-async def test_one_browser_has_a_limited_number_of_open_streams(
-    web: World, browser: Browser
-) -> None:
+@contextlib.asynccontextmanager
+async def slow_gateway(web: World) -> AsyncIterator[None]:
+    """Run a gateway whose streams and files end with this block only."""
     gateway, stop, more = FastAPI(), asyncio.Event(), asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
         yield b": keepalive\n\n"
         await more.wait()
 
-    gateway.add_api_route(
-        "/v1/dms/{dm}/events", lambda dm: StreamingResponse(pieces()), methods=["GET"]
-    )
+    for path in ("/events", "/files/{token}", "/messages/{outbox_id}/files/{ref}"):
+        gateway.add_api_route(
+            f"/v1/dms/{{dm}}{path}", lambda: StreamingResponse(pieces()), methods=["GET"]
+        )
+    gateway.add_api_route("/v1/dms/{dm}/files", lambda: {}, methods=["PUT"], status_code=201)
     listener = bind_unix(Path(web.home / "socks" / "gateway.sock"))
     server = asyncio.create_task(serve(gateway, [listener], stop))
+    try:
+        yield
+    finally:
+        more.set()
+        stop.set()
+        await server
+
+
+async def is_served(browser: Browser, path: str) -> bool:
+    own = {"X-Choir-Page-Key": browser.key}
+    async with browser.client.stream("GET", path, headers=own) as answer:
+        return answer.status_code == 200
+
+
+async def test_one_browser_has_a_limited_number_of_open_streams(
+    web: World, browser: Browser
+) -> None:
     agent = await web.agent()
     await browser.sign_in(token=OPERATOR_TOKEN)
     events = "/v1/dms/console/events"
     log = f"/v1/sessions/{agent.spec.session_id}/events/stream"
     own = {"X-Choir-Page-Key": browser.key}
     streams: list[AsyncIterator[bytes]] = []
-    async with asyncio.timeout(60), contextlib.AsyncExitStack() as stack:
+    async with asyncio.timeout(60), slow_gateway(web), contextlib.AsyncExitStack() as stack:
         for number in range(MAX_STREAMS):
             path = (log, events)[number % 2]
             stream = browser.client.stream("GET", path, headers=own)
@@ -200,15 +219,35 @@ async def test_one_browser_has_a_limited_number_of_open_streams(
         # other browsers and programs have their own streams
         async with make_client(web.endpoint) as other, other.stream("GET", events) as answer:
             assert answer.status_code == 200
+        await stack.aclose()
+        await until(lambda: is_served(browser, log))
 
-    async def has_room() -> bool:
-        async with browser.client.stream("GET", log, headers=own) as answer:
-            return answer.status_code == 200
 
-    await until(has_room)
-    more.set()
-    stop.set()
-    await server
+async def test_one_browser_sends_and_loads_a_limited_number_of_files_at_a_time(
+    web: World, browser: Browser
+) -> None:
+    await browser.sign_in(token=OPERATOR_TOKEN)
+    upload, sent = "/v1/dms/console/files/abc", "/v1/dms/console/messages/1/files/abc"
+    own = {"X-Choir-Page-Key": browser.key, "Origin": web.tcp}
+    files: list[AsyncIterator[bytes]] = []
+    async with asyncio.timeout(60), slow_gateway(web), contextlib.AsyncExitStack() as stack:
+        for number in range(MAX_TRANSFERS):
+            download = browser.client.stream("GET", (upload, sent)[number % 2], headers=own)
+            answer = await stack.enter_async_context(download)
+            assert answer.status_code == 200
+            files.append(answer.aiter_raw())
+            await anext(files[-1])
+        put = ("PUT", "/v1/dms/console/files")
+        for method, path in (("GET", upload), ("GET", sent), put):
+            refused = await browser.client.request(method, path, headers=own, content=b"x")
+            assert refused.status_code == 429 and refused.headers["retry-after"] == "1", path
+        # streams are counted by themselves, and other programs are not limited
+        assert await is_served(browser, "/v1/dms/console/events")
+        async with make_client(web.endpoint) as other, other.stream("GET", sent) as answer:
+            assert answer.status_code == 200
+        await stack.aclose()
+        await until(lambda: is_served(browser, sent))
+        assert (await browser.client.request(*put, headers=own, content=b"x")).status_code == 201
 
 
 async def test_browsers_store_no_answer_and_guess_no_type(web: World, browser: Browser) -> None:

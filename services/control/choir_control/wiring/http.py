@@ -89,7 +89,7 @@ class HttpServices:
             processes=ProcessTree(),
             cookies=web.cookies,
         )
-        operators = OperatorAuthentication(callers, web.sessions, web.streams)
+        operators = OperatorAuthentication(callers, web.sessions, web.limits)
         self.agent_app = make_agent_app(VERSION, self.readiness, endpoints)
         self.host_app = make_host_app(
             version=VERSION,
@@ -97,7 +97,7 @@ class HttpServices:
             endpoints=endpoints,
             authentication=operators,
             conversation_authentication=ConversationAuthentication(
-                callers, web.sessions, web.streams
+                callers, web.sessions, web.limits
             ),
             file_authentication=FileAuthentication(operators, services.secrets.gateway_token),
             gateway=services.gateway,

@@ -2,7 +2,7 @@
 
 from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
-from choir_control.api.operator.browser_streams import BrowserStreams
+from choir_control.api.operator.browser_streams import BrowserLimits
 from choir_control.api.operator.web_cookies import WebCookies
 from choir_control.api.operator.web_origins import WebOrigins
 from choir_control.configuration.current import ConfigService
@@ -31,4 +31,4 @@ class WebServices:
         )
         self.origins = WebOrigins(settings)
         self.cookies = WebCookies(self.sessions, self.origins)
-        self.streams = BrowserStreams()
+        self.limits = BrowserLimits()

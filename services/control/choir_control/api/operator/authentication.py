@@ -18,7 +18,7 @@ from fastapi import Request
 
 from choir_common.errors import Forbidden, Unauthorized
 from choir_common.http.http_protocol import UNIX_PEER
-from choir_control.api.operator.browser_streams import BrowserStreams
+from choir_control.api.operator.browser_streams import BrowserLimits
 from choir_control.api.operator.web_cookies import WebCookies
 from choir_control.api.rpc.caller import read_bearer_token, read_headers
 from choir_control.configuration.secrets.store import SecretStore
@@ -108,15 +108,15 @@ class ConversationAccess:
 
     caller: Caller
     _sessions: WebSessionService
-    _streams: BrowserStreams
+    _limits: BrowserLimits
 
-    def check_streams(self) -> None:
-        """Raise RateLimited if the caller's browser has too many open streams."""
-        self._streams.check(self.caller.web_session)
+    def admit_stream(self) -> AbstractContextManager[None]:
+        """Return a context manager that counts an event stream; raises RateLimited for too many."""
+        return self._limits.streams.admit(self.caller.web_session)
 
-    def count_stream(self) -> AbstractContextManager[None]:
-        """Count an open stream for the duration of the block."""
-        return self._streams.count(self.caller.web_session)
+    def admit_transfer(self) -> AbstractContextManager[None]:
+        """Return a context manager that counts an upload or download; raises RateLimited for too many."""
+        return self._limits.transfers.admit(self.caller.web_session)
 
     def is_valid(self) -> bool:
         """Return whether the caller is still signed in; streams ask again."""
@@ -134,11 +134,11 @@ class OperatorAuthentication:
     """Access check of the operators' part of `/v1`."""
 
     def __init__(
-        self, callers: CallerAuthentication, sessions: WebSessionService, streams: BrowserStreams
+        self, callers: CallerAuthentication, sessions: WebSessionService, limits: BrowserLimits
     ) -> None:
         self._callers = callers
         self._sessions = sessions
-        self._streams = streams
+        self._limits = limits
 
     async def __call__(self, request: Request) -> None:
         """Set `request.state.access` for an operator; raises Unauthorized or Forbidden otherwise."""
@@ -148,43 +148,47 @@ class OperatorAuthentication:
         if caller.web_session is not None:
             # the log says for each change by which browser it was made
             structlog.contextvars.bind_contextvars(browser=caller.web_session.web_session_id)
-        request.state.access = ConversationAccess(caller, self._sessions, self._streams)
+        request.state.access = ConversationAccess(caller, self._sessions, self._limits)
 
 
 class ConversationAuthentication:
     """Access check of the routes of conversations: operators, and people in their own."""
 
     def __init__(
-        self, callers: CallerAuthentication, sessions: WebSessionService, streams: BrowserStreams
+        self, callers: CallerAuthentication, sessions: WebSessionService, limits: BrowserLimits
     ) -> None:
         self._callers = callers
         self._sessions = sessions
-        self._streams = streams
+        self._limits = limits
 
     async def __call__(self, request: Request) -> None:
         """Set `request.state.access`; raises Unauthorized or Forbidden."""
         caller = await self._callers.identify(request)
-        access = ConversationAccess(caller, self._sessions, self._streams)
+        access = ConversationAccess(caller, self._sessions, self._limits)
         dm = request.path_params.get("dm")
         if dm is not None and not access.may_use(dm):
             raise Forbidden("This is not a conversation of this browser's person.")
         request.state.access = access
 
 
-def until_signed_out(request: Request, stream: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+def until_signed_out(
+    request: Request, stream: AsyncGenerator[bytes, None], *, is_file: bool = False
+) -> AsyncIterator[bytes]:
     """Return a stream that ends with the session of the request, such as by `choirctl web revoke`.
 
-    Raises RateLimited if the browser has too many open streams.
+    Raises RateLimited if the browser has too many open streams, or files on their way.
     """
     access: ConversationAccess = request.state.access
-    access.check_streams()
-    return _while_signed_in(access, stream)
+    admission = access.admit_transfer() if is_file else access.admit_stream()
+    return _while_signed_in(access, stream, admission)
 
 
 async def _while_signed_in(
-    access: ConversationAccess, stream: AsyncGenerator[bytes, None]
+    access: ConversationAccess,
+    stream: AsyncGenerator[bytes, None],
+    admission: AbstractContextManager[None],
 ) -> AsyncIterator[bytes]:
-    with access.count_stream():
+    with admission:
         async with contextlib.aclosing(stream):
             async for piece in stream:
                 if not access.is_valid():

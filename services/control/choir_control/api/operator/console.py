@@ -108,19 +108,19 @@ def console_routes(gateway: GatewayClients) -> APIRouter:
     @router.put("/{dm}/files", response_class=Response, status_code=201)
     async def put_file(dm: DmPath, request: Request) -> Response:
         """Upload a file for a message: the raw body, with its name in `?name=`."""
-        return await forward.forward_body(request, f"/v1/dms/{dm}/files")
+        access: ConversationAccess = request.state.access
+        with access.admit_transfer():
+            return await forward.forward_body(request, f"/v1/dms/{dm}/files")
 
     @router.get("/{dm}/files/{token}", response_class=StreamingResponse)
     async def get_upload(dm: DmPath, token: TokenPath, request: Request) -> Response:
         """Download a file that the user uploaded in a conversation."""
-        return await forward.forward_stream(request, f"/v1/dms/{dm}/files/{token}")
+        return await forward.forward_file(request, f"/v1/dms/{dm}/files/{token}")
 
     @router.get("/{dm}/messages/{outbox_id}/files/{ref}", response_class=StreamingResponse)
     async def get_file(dm: DmPath, outbox_id: int, ref: RefPath, request: Request) -> Response:
         """Download a file that was sent to the user in a conversation."""
-        return await forward.forward_stream(
-            request, f"/v1/dms/{dm}/messages/{outbox_id}/files/{ref}"
-        )
+        return await forward.forward_file(request, f"/v1/dms/{dm}/messages/{outbox_id}/files/{ref}")
 
     return router
 
@@ -157,18 +157,18 @@ class _GatewayProxy:
         return Response(answer.content, answer.status_code, headers=_back(answer))
 
     async def forward_events(self, request: Request, path: str) -> Response:
-        """Forward a request as `forward_stream` does; raises RateLimited also for too many of one browser."""
+        """Forward a request and return its events as a stream; raises RateLimited for too many streams."""
         access: ConversationAccess = request.state.access
-        access.check_streams()
-        return await self.forward_stream(request, path, count=access.count_stream())
+        return await self._forward_stream(request, path, access.admit_stream())
 
-    async def forward_stream(
-        self, request: Request, path: str, count: AbstractContextManager[None] | None = None
+    async def forward_file(self, request: Request, path: str) -> Response:
+        """Forward a request and return its file as a stream; raises RateLimited for too many streams."""
+        access: ConversationAccess = request.state.access
+        return await self._forward_stream(request, path, access.admit_transfer())
+
+    async def _forward_stream(
+        self, request: Request, path: str, admission: AbstractContextManager[None]
     ) -> Response:
-        """Forward a request and return the gateway's response as a stream, counted by `count`.
-
-        Raises RateLimited when `MAX_STREAMS` are open.
-        """
         if self._streams >= MAX_STREAMS:
             raise RateLimited(
                 f"{MAX_STREAMS} streams of conversations are open, the maximum; close one first.",
@@ -180,8 +180,7 @@ class _GatewayProxy:
         with contextlib.ExitStack() as on_failure:
             # On success the response object closes the stream instead.
             on_failure.callback(self._end_stream)
-            if count is not None:
-                on_failure.enter_context(count)
+            on_failure.enter_context(admission)
             try:
                 answer = await await_unless_hung(
                     self._gateway, self._gateway.send(outgoing, stream=True)

@@ -4,7 +4,7 @@ Forwards to the memory service, which audits each request as the operator's. Wri
 first, as an agent's own writes do.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -58,6 +58,7 @@ from choir_common.wire.model import JsonObject, WireModel
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.agents.host_tools.request import parse_tool_input
 from choir_control.agents.sessions.memory_modes import MemoryModeService
+from choir_control.api.operator.authentication import until_signed_out
 from choir_control.configuration.current import ConfigService
 
 log = structlog.get_logger("choir.operator.memory")
@@ -326,12 +327,13 @@ def _export_import_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient)
     router = ServiceRouter()
 
     @router.get("/export", response_class=StreamingResponse)
-    async def export(agent_id: AgentPath) -> StreamingResponse:
+    async def export(agent_id: AgentPath, request: Request) -> StreamingResponse:
         """Stream an agent's complete memory as JSON lines; the last line confirms that it is complete."""
         export_request = ExportMemory(agent_id=await spaces.ensure(agent_id))
         # fetch the first page before the response starts, so that an error still has its status code
         first = await admin_client.export(export_request)
-        return StreamingResponse(_lines(admin_client, agent_id, first), media_type=NDJSON)
+        lines = until_signed_out(request, _lines(admin_client, agent_id, first), is_file=True)
+        return StreamingResponse(lines, media_type=NDJSON)
 
     @router.post("/import", openapi_extra=openapi_body(ImportRecords))
     async def import_records(agent_id: AgentPath, request: Request) -> MemoryImported:
@@ -347,7 +349,7 @@ def _export_import_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient)
 
 async def _lines(
     memory: MemoryAdminClient, agent_id: str, page: ExportedPage
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     yield _line(ExportHeader(agent_id=agent_id, exported_at=datetime.now(UTC)))
     records = 0
     while True:

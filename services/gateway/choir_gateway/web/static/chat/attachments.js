@@ -4,6 +4,7 @@ import {html, useEffect, useRef, useState} from "../app/html.js";
 import {Icon} from "../app/icons.js";
 import {formatSize, t} from "../app/texts.js";
 import {notify} from "../app/toast.js";
+import {keepTrying} from "../cockpit/resource.js";
 
 // Pixels only: an SVG can contain scripts, and is downloaded.
 const PICTURES = ["image/png", "image/jpeg", "image/webp", "image/gif"];
@@ -83,12 +84,15 @@ function Picture({file, path, onFailure}) {
     let made = "";
     let isCurrent = true;
     (async () => {
-      const bytes = await (await send("GET", path)).arrayBuffer();
-      if (!isCurrent) return;
+      const bytes = await keepTrying(async () => (await send("GET", path)).arrayBuffer(), {
+        isWanted: () => isCurrent,
+        onFailure: (error) => { if (!error.isTemporary) onFailure(); },
+      });
+      if (!isCurrent || !bytes) return;
       // the type is one of the list above, whatever the bytes are
       made = URL.createObjectURL(new Blob([bytes], {type: file.mime}));
       setAddress(made);
-    })().catch(onFailure);
+    })();
     return () => {
       isCurrent = false;
       if (made) URL.revokeObjectURL(made);

@@ -5,6 +5,7 @@ import {Icon} from "../app/icons.js";
 import {recall, remember} from "../app/settings.js";
 import {formatSize, t} from "../app/texts.js";
 import {notify} from "../app/toast.js";
+import {keepTrying} from "../cockpit/resource.js";
 import {newKey} from "./keys.js";
 import {findNewestCorrectable, rootOf} from "./revision.js";
 import {useVoice, VoiceBar, VoiceButton} from "./voice-button.js";
@@ -12,6 +13,7 @@ import {useVoice, VoiceBar, VoiceButton} from "./voice-button.js";
 const MAX_FILES = 10;
 const MAX_TEXT = 100_000;
 const UPLOAD_MS = 600_000;
+const TOO_MANY = 429;
 const HAS_TOUCH = matchMedia("(pointer: coarse)").matches;
 
 export function Composer({conversation, handle}) {
@@ -72,8 +74,12 @@ export function Composer({conversation, handle}) {
     const fileName = file.name || "file";
     setFiles((all) => [...all, {id, name: fileName, size: file.size}]);
     try {
-      const response = await send("PUT", `${conversation.path}/files?name=${encodeURIComponent(fileName)}`, {
+      const put = () => send("PUT", `${conversation.path}/files?name=${encodeURIComponent(fileName)}`, {
         body: file, headers: {"Content-Type": file.type || "application/octet-stream"}, timeoutMs: UPLOAD_MS,
+      });
+      const response = await keepTrying(put, {
+        isWanted: () => true,
+        onFailure: (error) => { if (error.status !== TOO_MANY) throw error; }, // others of this browser come first
       });
       const stored = await response.json();
       setFiles((all) => all.map((it) => (it.id === id ? {...it, ...stored} : it)));

@@ -26,8 +26,13 @@ export function Waiting({resource}) {
     return html`<p class="empty" role="status">${t("loading")}</p>`;
   }
   if (!resource.error) return null;
-  return html`<p class="problem" role="alert">${resource.error.message}
+  return html`<p class="problem" role="alert">${explain(resource.error)}
     <button class="quiet" onClick=${resource.reload}>${t("retry")}</button></p>`;
+}
+
+/** What is wrong, for requests that are repeated by themselves. */
+export function explain(error) {
+  return error.status === 0 ? t("connection.waiting") : error.message;
 }
 
 export function Empty({children}) {

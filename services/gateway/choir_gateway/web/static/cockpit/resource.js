@@ -4,11 +4,33 @@ import {useEffect, useRef, useState} from "../app/html.js";
 
 /** The shortest pause between two requests of an idle page. */
 export const IDLE_MS = 15_000;
+const RETRY_MS = 1_000;
+
+/** The pause after a number of failures in a row, and after the last of them. */
+export function retryPause(failures, error) {
+  return Math.max(Math.min(IDLE_MS, RETRY_MS * 2 ** (failures - 1)), error.retryAfter * 1_000);
+}
+
+/** Do something, again after failures that may pass, while `isWanted`; return its result, or undefined if it failed.
+    `onFailure` gets each error. */
+export async function keepTrying(action, {isWanted, onFailure}) {
+  for (let failures = 1; isWanted(); failures += 1) {
+    try {
+      return await action();
+    } catch (error) {
+      if (isWanted()) onFailure(error);
+      if (!error.isTemporary) return undefined;
+      await new Promise((resolve) => setTimeout(resolve, retryPause(failures, error)));
+    }
+  }
+  return undefined;
+}
 
 /** Fetch a path of `/v1`; return `{data, error, isLoading, reload}`. `path` null fetches nothing.
 
-    The data of before stays while the same path is fetched again, also if that fails. With `everyMs` it is fetched
-    again by itself, never while the page is hidden. `reload` can be called often: one request runs at a time. */
+    The data of before stays while the same path is fetched again, also if that fails. With `everyMs`, and after a
+    failure that may pass, it is fetched again by itself, never while the page is hidden. `reload` can be called
+    often: one request runs at a time. */
 export function useResource(path, {everyMs = 0} = {}) {
   const [state, setState] = useState({path, data: undefined, error: null, isLoading: path !== null});
   const running = useRef(null);
@@ -21,13 +43,16 @@ export function useResource(path, {everyMs = 0} = {}) {
       return;
     }
     own.isBusy = true;
+    clearTimeout(own.retry);
     try {
       const data = await get(own.path);
+      own.failures = 0;
       if (running.current === own) setState({path: own.path, data, error: null, isLoading: false});
     } catch (error) {
       // somebody else may be signed in by now, who must not see what was shown before
       const isForbidden = error.status === 401 || error.status === 403;
       if (running.current === own) {
+        if (error.isTemporary) own.retry = setTimeout(poll, retryPause(own.failures += 1, error));
         setState((old) => ({...old, path: own.path, data: isForbidden ? undefined : old.data, error, isLoading: false}));
       }
     }
@@ -38,14 +63,20 @@ export function useResource(path, {everyMs = 0} = {}) {
     }
   }
 
+  function poll() {
+    // while the page is hidden, the request waits until somebody looks
+    if (!document.hidden) load();
+  }
+
   useEffect(() => {
-    running.current = {path, isBusy: false, isAskedAgain: false};
+    running.current = {path, isBusy: false, isAskedAgain: false, failures: 0};
     setState({path, data: undefined, error: null, isLoading: path !== null});
     load();
-    const timer = everyMs && path !== null ? setInterval(() => { if (!document.hidden) load(); }, everyMs) : 0;
-    const onVisible = () => { if (everyMs && !document.hidden) load(); };
+    const timer = everyMs && path !== null ? setInterval(poll, everyMs) : 0;
+    const onVisible = () => { if (everyMs || running.current.failures) poll(); };
     document.addEventListener("visibilitychange", onVisible);
     return () => {
+      clearTimeout(running.current.retry);
       running.current = null;
       clearInterval(timer);
       document.removeEventListener("visibilitychange", onVisible);
