@@ -1,9 +1,11 @@
 /* Requests to `/v1`. Addresses are relative, so that the page works below the prefix of a reverse proxy. */
 import {signal} from "./html.js";
 import {forgetAll, recall, remember} from "./settings.js";
+import {t} from "./texts.js";
 
 /** The address of the endpoint: the folder above the one of this page. */
 export const BASE = new URL("..", new URL(".", location.href)).href;
+const RELOAD_MS = 2_000;
 /** Who is signed in: undefined while unknown, null for nobody. */
 export const session = signal(undefined);
 
@@ -41,8 +43,8 @@ export async function send(method, path, {body, json, headers = {}, signal: abor
       cache: "no-store",
       signal: limits.length ? AbortSignal.any(limits) : undefined,
     });
-  } catch (error) {
-    throw new ApiError(0, String(error?.message ?? error));
+  } catch {
+    throw new ApiError(0, t("connection.none"), 0);
   }
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
@@ -51,6 +53,16 @@ export async function send(method, path, {body, json, headers = {}, signal: abor
   throw new ApiError(
     response.status, problem.detail ?? response.statusText, Number(response.headers.get("retry-after")) || 0,
   );
+}
+
+/** Load the whole page again, once its server answers: a browser would show the answer of a proxy, or none. */
+export async function reloadWhenUp() {
+  for (;;) {
+    const answer = await fetch(location.pathname, {cache: "no-store"}).catch(() => null);
+    if (answer?.ok) break;
+    await new Promise((resolve) => setTimeout(resolve, RELOAD_MS));
+  }
+  location.reload();
 }
 
 export async function get(path) {

@@ -11,10 +11,20 @@
     isWaiting = true;
     const count = Number(sessionStorage.getItem(COUNT)) || 0;
     sessionStorage.setItem(COUNT, String(count + 1));
-    setTimeout(() => location.reload(), Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** count));
+    reload(Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** count));
     addEventListener("DOMContentLoaded", () => {
       document.getElementById("starting").textContent = "Choir does not answer yet. Trying again…";
     });
   }, true);
   addEventListener("load", () => { if (!isWaiting) sessionStorage.removeItem(COUNT); });
+
+  async function reload(pause) {
+    let answer;
+    do {
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      // without an answer the browser would show its own page, which does not try again
+      answer = await fetch(location.pathname, {cache: "no-store"}).catch(() => null);
+    } while (!answer?.ok);
+    location.reload();
+  }
 })();

@@ -1,5 +1,5 @@
 /* The frame of all pages: sidebar, settings, and the current page. */
-import {session, signOut} from "./api.js";
+import {reloadWhenUp, session, signOut} from "./api.js";
 import {html, useEffect, useRef, useState} from "./html.js";
 import {Icon} from "./icons.js";
 import {pagesFor} from "./pages.js";
@@ -33,7 +33,7 @@ export function Shell() {
         return;
       }
       rememberInTab("reloads", reloads + 1);
-      setTimeout(() => location.reload(), RELOAD_MS);
+      setTimeout(reloadWhenUp, RELOAD_MS);
     });
     return () => { isCurrent = false; };
   }, [page.name]);

@@ -3,7 +3,7 @@ import {html, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
 import {t} from "../app/texts.js";
 import {formatAgo, formatDateTime} from "../cockpit/formats.js";
-import {Badge, DataTable, Empty, PageFrame, Section} from "../cockpit/kit.js";
+import {Badge, DataTable, Empty, PageFrame, Section, Waiting} from "../cockpit/kit.js";
 import {Spelled} from "./change.js";
 import {pending, problem, refreshRequests, requests} from "./requests.js";
 import {deciderText, questionText, stateKind, stateText, typeText} from "./texts.js";
@@ -13,9 +13,8 @@ const SHOWN_FIRST = 25;
 export function ApprovalList() {
   const decided = (requests.value ?? []).filter((it) => it.status !== "pending");
   return html`<${PageFrame} title=${t("page.approvals")}>
-    ${problem.value && html`<p class="problem" role="alert">${problem.value.message}
-      <button class="quiet" onClick=${refreshRequests}>${t("retry")}</button></p>`}
-    ${requests.value === null ? !problem.value && html`<p class="empty" role="status">${t("loading")}</p>` : html`
+    <${Waiting} resource=${{data: requests.value ?? undefined, error: problem.value, isLoading: !problem.value, reload: refreshRequests}} />
+    ${requests.value !== null && html`
       <${Section} title=${t("approvals.pending")} detail=${pending.value.length || ""}>
         <div aria-live="polite">${pending.value.length === 0
           ? html`<${Empty}>${t("approvals.pending.none")}</${Empty}>`

@@ -1,7 +1,7 @@
 /* The newest requests for a decision, pending ones first: for the sidebar's count, the list and the agents' page. */
 import {get, session} from "../app/api.js";
 import {computed, effect, signal} from "../app/html.js";
-import {IDLE_MS} from "../cockpit/resource.js";
+import {IDLE_MS, retryPause} from "../cockpit/resource.js";
 
 const LIMIT = 100;
 const SHOWN_MS = 2 * IDLE_MS; // events tell most changes at once
@@ -16,6 +16,8 @@ let isBusy = false;
 let isAskedAgain = false;
 let observers = 0; // pages that show requests now; without one, they are fetched less often
 let askedAt = 0;
+let failures = 0; // in a row
+let retry;
 
 /** Fetch them again; one request runs at a time. */
 export async function refreshRequests() {
@@ -24,12 +26,15 @@ export async function refreshRequests() {
     return;
   }
   isBusy = true;
+  clearTimeout(retry);
   askedAt = Date.now();
   try {
     requests.value = (await get(`v1/approvals?limit=${LIMIT}`)).items;
     problem.value = null;
+    failures = 0;
   } catch (error) {
     problem.value = error;
+    if (error.isTemporary) retry = setTimeout(refreshIfSeen, retryPause(failures += 1, error));
   }
   isBusy = false;
   if (isAskedAgain) {
@@ -38,19 +43,23 @@ export async function refreshRequests() {
   }
 }
 
+function refreshIfSeen() {
+  if (!document.hidden) refreshRequests();
+}
+
 /** Keep the count in the sidebar current until the returned function is called. */
 export function watchRequests() {
   const tick = () => {
     const isDue = Date.now() - askedAt > (observers > 0 ? SHOWN_MS : BACKGROUND_MS) - 1_000;
     if (!document.hidden && isDue) refreshRequests();
   };
-  const onVisible = () => { if (!document.hidden) refreshRequests(); };
   refreshRequests();
   const timer = setInterval(tick, IDLE_MS);
-  document.addEventListener("visibilitychange", onVisible);
+  document.addEventListener("visibilitychange", refreshIfSeen);
   return () => {
     clearInterval(timer);
-    document.removeEventListener("visibilitychange", onVisible);
+    clearTimeout(retry);
+    document.removeEventListener("visibilitychange", refreshIfSeen);
   };
 }
 

@@ -4,6 +4,7 @@ import {computed, effect, signal} from "../app/html.js";
 import {recall, remember} from "../app/settings.js";
 
 const INTERVAL_MS = 30_000;
+const RETRY_MS = 3_000; // without a list there is no chat
 
 export const conversations = signal(null);
 const seen = signal(recall("seen", {}));
@@ -52,7 +53,7 @@ export async function refreshConversations() {
       // shown by the conversation itself
     }
   }
-  timer = setTimeout(refreshConversations, INTERVAL_MS);
+  timer = setTimeout(refreshConversations, conversations.peek() === null ? RETRY_MS : INTERVAL_MS);
 }
 
 /** On the first visit of a browser nothing is unread. */

@@ -2,6 +2,7 @@
 import {get} from "../app/api.js";
 import {EventFollower} from "../app/events.js";
 import {signal} from "../app/html.js";
+import {keepTrying} from "../cockpit/resource.js";
 import {Timeline} from "./timeline.js";
 
 export const PAGE = 1_000;
@@ -37,7 +38,7 @@ export class SessionLog {
   async open(session, fromRev) {
     const after = Math.max(0, Math.min(session.head_rev - PAGE, fromRev ? fromRev - PAGE / 2 : Infinity));
     await this.run(async () => {
-      await this.readTo(after, session.head_rev);
+      await this.readTo(Math.max(after, this.lastRev), session.head_rev);
       if (isLive(session)) this.follow();
     });
   }
@@ -74,14 +75,14 @@ export class SessionLog {
     return get(`v1/sessions/${encodeURIComponent(this.id)}/events?after=${after}&limit=${PAGE}`);
   }
 
+  /** Load something, again after failures that may pass. */
   async run(task) {
     this.isLoading.value = true;
-    this.problem.value = null;
-    try {
-      await task();
-    } catch (error) {
-      this.problem.value = error;
-    }
+    const isDone = await keepTrying(() => task().then(() => true), {
+      isWanted: () => !this.isClosed,
+      onFailure: (error) => { this.problem.value = error; },
+    });
+    if (isDone) this.problem.value = null;
     this.isLoading.value = false;
   }
 

@@ -3,7 +3,7 @@ import {html, useEffect, useMemo, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
 import {t} from "../app/texts.js";
 import {formatDateTime, formatMoney, formatNumber} from "../cockpit/formats.js";
-import {Badge, Empty, PageFrame, Section, Waiting} from "../cockpit/kit.js";
+import {Badge, Empty, explain, PageFrame, Section, Waiting} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
 import {ExportDialog} from "./export-dialog.js";
 import {FilterBar} from "./filter-bar.js";
@@ -111,14 +111,14 @@ function Timeline({id, log, found, filter, setFilter, costs, rev}) {
   const hasEarlier = log.firstRev > 1;
   const end = from + shown;
   return html`
-    ${log.problem.value && html`<p class="problem" role="alert">${log.problem.value.message}</p>`}
+    ${log.problem.value && html`<p class="problem" role="alert">${explain(log.problem.value)}</p>`}
     ${isSearch && html`<p class="detail" role="status">${t("log.found", {count: formatNumber(found.reduce((sum, it) => sum + it.rows.length, 0))})}
       ${hasEarlier && html` <button onClick=${() => log.loadEarlier(true)} disabled=${log.isLoading.value}>${t("log.search.all", {count: formatNumber(log.firstRev - 1)})}</button>`}</p>`}
     ${from > 0 && html`<div class="log-more"><button onClick=${() => showFrom(from - GROUPS, shown + Math.min(from, GROUPS))}>${t("log.later")}</button></div>`}
     <ol class="log-groups" aria-busy=${log.isLoading.value} aria-label=${t("log.timeline")}>${found.slice(from, end).map(({group, rows}, number) => html`<li key=${group.key}>
       <${GroupCard} id=${id} group=${group} rows=${rows} costs=${costs} highlight=${target?.row.rev}
         isOpen=${opened[group.key] ?? from + number < (isSearch ? OPEN_FOUND : 1)}
-        onToggle=${(isOpen) => setOpened({...opened, [group.key]: isOpen})} /></li>`)}</ol>
+        onToggle=${(isOpen) => setOpened((all) => ({...all, [group.key]: isOpen}))} /></li>`)}</ol>
     ${!found.length && !log.problem.value && html`<${Empty}>${log.isLoading.value ? t("loading") : t(isSearch ? "log.nothing" : "log.empty")}<//>`}
     ${(found.length > end || hasEarlier) && html`<div class="log-more"><button disabled=${log.isLoading.value}
       onClick=${() => { setShown(shown + GROUPS); if (found.length <= end && hasEarlier) log.loadEarlier(); }}>${t("log.earlier")}</button></div>`}`;

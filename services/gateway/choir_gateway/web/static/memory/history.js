@@ -3,7 +3,8 @@ import {get} from "../app/api.js";
 import {html, useEffect, useState} from "../app/html.js";
 import {t} from "../app/texts.js";
 import {formatDateTime} from "../cockpit/formats.js";
-import {Badge, Empty} from "../cockpit/kit.js";
+import {Badge, Empty, explain} from "../cockpit/kit.js";
+import {keepTrying} from "../cockpit/resource.js";
 import {describeValidity, effectiveStatus, named, statusKind} from "./labels.js";
 import {Words} from "./parts.js";
 import {agentPath, documentAddress} from "./paths.js";
@@ -15,9 +16,14 @@ export function History({agent, detail}) {
   const [problem, setProblem] = useState("");
   useEffect(() => {
     let isCurrent = true;
-    loadChain(agent, detail)
-      .then((found) => { if (isCurrent) setChain(found); })
-      .catch((error) => { if (isCurrent) setProblem(error.message); });
+    keepTrying(() => loadChain(agent, detail), {
+      isWanted: () => isCurrent,
+      onFailure: (error) => setProblem(explain(error)),
+    }).then((found) => {
+      if (!isCurrent || !found) return;
+      setChain(found);
+      setProblem("");
+    });
     return () => { isCurrent = false; };
   }, [detail]);
   return html`${problem && html`<p class="problem" role="alert">${problem}</p>`}

@@ -1,6 +1,7 @@
 /* Why memories were brought up: the hits of the searches behind them, from their receipts. */
 import {get} from "../app/api.js";
 import {useEffect, useState} from "../app/html.js";
+import {keepTrying} from "../cockpit/resource.js";
 import {agentPath} from "./paths.js";
 
 /** Return `{hits, isLoading, isMissing}`; receipts are deleted after some time, which is `isMissing`. */
@@ -12,12 +13,11 @@ export function useReasons(agent, receipts) {
       const hits = new Map();
       let isMissing = false;
       for (const id of receipts) {
-        try {
-          const {receipt} = await get(agentPath(agent, "memory", "receipts", id));
-          for (const hit of receipt.hits) if (!hits.has(hit.id)) hits.set(hit.id, hit);
-        } catch {
-          isMissing = true;
-        }
+        const stored = await keepTrying(() => get(agentPath(agent, "memory", "receipts", id)), {
+          isWanted: () => isCurrent,
+          onFailure: (error) => { if (!error.isTemporary) isMissing = true; },
+        });
+        for (const hit of stored?.receipt.hits ?? []) if (!hits.has(hit.id)) hits.set(hit.id, hit);
       }
       if (isCurrent) setState({hits, isLoading: false, isMissing});
     })();

@@ -1,6 +1,7 @@
 /* Reminders of a session from its log, newest first. */
 import {get} from "../app/api.js";
 import {useEffect, useState} from "../app/html.js";
+import {keepTrying} from "../cockpit/resource.js";
 import {withQuery} from "./paths.js";
 
 const PAGE = 1_000;
@@ -22,9 +23,10 @@ export function useReminders(session) {
 
   useEffect(() => {
     let isCurrent = true;
-    load(state)
-      .then((loaded) => { if (isCurrent) setState(loaded); })
-      .catch((error) => { if (isCurrent) setState((old) => ({...old, isLoading: false, error})); });
+    keepTrying(() => load(state), {
+      isWanted: () => isCurrent,
+      onFailure: (error) => setState((old) => ({...old, isLoading: false, error})),
+    }).then((loaded) => { if (isCurrent && loaded) setState(loaded); });
     return () => { isCurrent = false; };
   }, [session]);
 

@@ -3,7 +3,7 @@ import {html, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
 import {t} from "../app/texts.js";
 import {formatDateTime} from "../cockpit/formats.js";
-import {ActionButton, Badge, Empty, Section, Waiting, showInvisible} from "../cockpit/kit.js";
+import {ActionButton, Badge, Empty, explain, Section, Waiting, showInvisible} from "../cockpit/kit.js";
 import {useResource} from "../cockpit/resource.js";
 import {describeValidity, named} from "./labels.js";
 import {SessionLink, When, Words} from "./parts.js";
@@ -30,7 +30,7 @@ function SessionReminders({agent, session}) {
   const reminders = useReminders(session);
   const [receipt, setReceipt] = useState(null);
   return html`<p class="memory-origin"><a href=${logAddress(session)}>${t("memory.reminders.log")}</a></p>
-    ${reminders.error && html`<p class="problem" role="alert">${reminders.error.message}</p>`}
+    ${reminders.error && html`<p class="problem" role="alert">${explain(reminders.error)}</p>`}
     ${reminders.items.length === 0 && !reminders.error && html`<${Empty}>${t(reminders.isLoading ? "loading" : "memory.reminders.none")}<//>`}
     <ol class="memory-list">${reminders.items.map((it) => html`<${Reminded} key=${it.rev} agent=${agent} item=${it} onReceipt=${setReceipt} />`)}</ol>
     ${reminders.hasMore && html`<div class="buttons"><${ActionButton} action=${reminders.loadNext}>${t("memory.reminders.more")}<//></div>`}
