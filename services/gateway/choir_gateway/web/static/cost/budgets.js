@@ -1,9 +1,10 @@
 /* Budgets in money and what is left of them, and what is left of the limits of running work. */
 import {html} from "../app/html.js";
 import {t} from "../app/texts.js";
-import {formatMoney, formatNumber} from "../cockpit/formats.js";
+import {formatDuration, formatMoney, formatNumber} from "../cockpit/formats.js";
 import {DataTable, Empty, Section, Waiting} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
+import {stateName} from "../now/lanes.js";
 import {ShareBar} from "./charts.js";
 import {budgetsOf, dayOf, leftOf, moneyLimits, sinceDay, spentOf} from "./sums.js";
 
@@ -58,11 +59,13 @@ function BudgetCard({title, query, limits, others}) {
 function RunningWork({agents}) {
   const lanes = agents.flatMap((agent) => agent.lanes.map((lane) => ({...lane, agent: agent.agent_id})));
   if (!lanes.length) return html`<${Empty}>${t("cost.work.none")}<//>`;
-  const left = (lane) => Object.entries(lane.budget_remaining).map(([name, count]) => `${name.replaceAll("_", " ")}: ${formatNumber(count)}`).join(", ");
+  const left = (lane) => Object.entries(lane.budget_remaining).map(([name, count]) => t(`cost.left.${name}`, {
+    count: name.endsWith("_ms") ? formatDuration(count) : formatNumber(count),
+  })).join(", ");
   return html`<${DataTable} label=${t("cost.work")} rows=${lanes} rowKey=${(it) => `${it.agent} ${it.lane}`} columns=${[
     {key: "agent", title: t("cost.agent")},
     {key: "lane", title: t("log.lane")},
-    {key: "state", title: t("cost.state"), render: (lane) => lane.state.replace(/^(EDGE|CORE)_/, "").toLowerCase().replaceAll("_", " ")},
+    {key: "state", title: t("cost.state"), render: (lane) => t(`now.state.${stateName(lane.state)}`)},
     {key: "left", title: t("cost.budget.left"), render: left},
   ]} />`;
 }

@@ -35,7 +35,7 @@ function Queues({status}) {
   return html`<${Section} title=${t("cost.queues")}>
     ${status.agents.length === 0 ? html`<${Empty}>${t("cost.agents.none")}<//>` : html`<${DataTable} label=${t("cost.queues")} rows=${status.agents} rowKey=${(it) => it.agent_id} columns=${[
       {key: "agent_id", title: t("cost.agent")},
-      {key: "state", title: t("cost.state"), render: (it) => html`<${Badge} kind=${it.suspect ? "warning" : AGENT_STATES[it.state]}>${it.suspect ? t("cost.suspect") : it.state}<//>`},
+      {key: "state", title: t("cost.state"), render: (it) => html`<${Badge} kind=${it.suspect ? "warning" : AGENT_STATES[it.state]}>${it.suspect ? t("cost.suspect") : t(`now.agent.${it.state}`)}<//>`},
       {key: "queue", title: t("cost.queued"), align: "end", render: (it) => formatNumber(it.queued_messages)},
       {key: "jobs", title: t("cost.jobs"), align: "end", render: (it) => formatNumber(it.lanes.filter((lane) => lane.lane.startsWith("core:")).length)},
       {key: "beat", title: t("cost.heartbeat"), render: (it) => it.last_heartbeat_at && formatAgo(it.last_heartbeat_at)},

@@ -19,6 +19,11 @@ export function agentStateKind(agent) {
   return agent.suspect ? "warning" : STATES_OF_AGENTS[agent.state] ?? "plain";
 }
 
+/** How a state of a lane is called on the page. */
+export function stateName(state) {
+  return (STATES[state] ?? ["other"])[0];
+}
+
 export function isBusy(agent) {
   return agent.lanes.some((lane) => lane.state !== IDLE && !ENDED.includes(lane.state) && lane.state !== "EDGE_TERMINATED");
 }
