@@ -34,6 +34,7 @@ from tests.bench.schedules import measure_schedules
 from tests.bench.throughput import fifty_agents_config, measure_throughput
 from tests.bench.tool_calls import measure_calls, measure_container_calls
 from tests.bench.turns import measure_turns
+from tests.bench.web_page import measure_web_page
 from tests.support.stack import ConsoleUser, EmbeddedStack, console_user, running_stack
 
 OUT = Path(".bench/results.json")
@@ -107,6 +108,14 @@ def browsing(results: BenchResults) -> None:
         results.left_out["browser"] = error.message
 
 
+def web_page(results: BenchResults) -> None:
+    """Measure the web page, or record why it was skipped."""
+    try:
+        results.web_page = asyncio.run(measure_web_page())
+    except Unavailable as error:
+        results.left_out["web page"] = error.message
+
+
 def tool_calls(results: BenchResults) -> None:
     """Measure tool calls in both runtimes, or record why containers were skipped."""
     results.calls["process"] = asyncio.run(measure_calls())
@@ -134,6 +143,7 @@ def show(results: BenchResults) -> None:
     if results.busy_conversations is not None:
         title = "one conversation, 20 others of its agent at work (bar: ratio 1.5)"
         singles.append((title, asdict(results.busy_conversations)))
+    singles += [(f"web page: {what}", figures) for what, figures in results.web_page.items()]
     for runtime, figures in results.calls.items():
         singles.append((f"`true` as a tool call and launched plainly, {runtime}", figures))
     if results.long_session is not None:
@@ -194,6 +204,7 @@ def main() -> None:
     with running_stack(like_user=True) as stack:
         results.schedules = asyncio.run(measure_schedules(stack))
     browsing(results)
+    web_page(results)
     results.gateway = asyncio.run(measure_gateway())
     results.egress = asyncio.run(measure_egress())
     tool_calls(results)

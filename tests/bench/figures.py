@@ -222,6 +222,8 @@ class BenchResults:
     """CPU time of control, gateway, NATS and the agent per plain turn, with and without streaming."""
     browser: dict[str, float] = field(default_factory=dict)
     """Time from a request to the page's text, for the service and for bare Playwright."""
+    web_page: dict[str, dict[str, float]] = field(default_factory=dict)
+    """A cold load, and the frames of log and chat while a session is busy, each beside an empty page."""
     gateway: dict[str, float] = field(default_factory=dict)
     """With a fake Telegram: the latency that the gateway adds to a message, and messages per second."""
     egress: dict[str, float] = field(default_factory=dict)

@@ -178,7 +178,9 @@ async def slow_gateway(web: World) -> AsyncIterator[None]:
         gateway.add_api_route(
             f"/v1/dms/{{dm}}{path}", lambda: StreamingResponse(pieces()), methods=["GET"]
         )
-    gateway.add_api_route("/v1/dms/{dm}/files", lambda: {}, methods=["PUT"], status_code=201)
+    gateway.add_api_route(
+        "/v1/dms/{dm}/files", lambda: {"token": "abc"}, methods=["PUT"], status_code=201
+    )
     listener = bind_unix(Path(web.home / "socks" / "gateway.sock"))
     server = asyncio.create_task(serve(gateway, [listener], stop))
     try:
