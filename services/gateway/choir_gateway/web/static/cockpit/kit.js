@@ -117,6 +117,9 @@ export function Field({label, hint, children}) {
 
 /** Tabs of a page, as links: `tabs` are `{name, title, address}`. */
 export function Tabs({label, tabs, current}) {
-  return html`<nav class="tabs" aria-label=${label}>${tabs.map((it) => html`<a key=${it.name} href=${it.address}
+  const element = useRef();
+  // on a phone it may be outside of what is seen of the row
+  useEffect(() => element.current.querySelector("[aria-current]")?.scrollIntoView({block: "nearest", inline: "nearest"}), [current]);
+  return html`<nav class="tabs" aria-label=${label} ref=${element}>${tabs.map((it) => html`<a key=${it.name} href=${it.address}
     aria-current=${it.name === current ? "page" : undefined}>${it.title}</a>`)}</nav>`;
 }

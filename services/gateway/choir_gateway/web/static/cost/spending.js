@@ -1,6 +1,6 @@
 /* Money by day, agent, model and job. */
 import {html, useState} from "../app/html.js";
-import {t} from "../app/texts.js";
+import {language, t} from "../app/texts.js";
 import {formatMoney, formatNumber} from "../cockpit/formats.js";
 import {Badge, DataTable, Empty, Section, showInvisible, Waiting} from "../cockpit/kit.js";
 import {useResource} from "../cockpit/resource.js";
@@ -56,11 +56,16 @@ function Report({report}) {
       ${total.calls === 0 ? html`<${Empty}>${t("cost.none")}<//>` : html`<div class="panel">
         <${ColumnChart} label=${t("cost.chart", {from: report.since, to: report.until})} bars=${days.map((line) => ({
           key: line.group, value: measure(line), title: `${line.group}: ${formatMoney(line.cost_usd)}, ${t("cost.tokens.count", {count: formatNumber(tokensOf(line))})}`}))} />
-        <div class="cost-axis"><span>${report.since}</span><span>${report.until}</span></div>
+        <div class="cost-axis"><span>${formatDay(report.since)}</span><span>${formatDay(report.until)}</span></div>
         <details><summary>${t("cost.as.table")}</summary>
           <${DataTable} label=${t("cost.by.day")} columns=${columns(t("cost.day"))} rows=${days.filter((line) => line.calls > 0).reverse()} rowKey=${(it) => it.group} /></details>
       </div>`}
     <//>`;
+}
+
+/** A day such as 2026-11-28 in the user's language. */
+function formatDay(day) {
+  return new Date(`${day}T00:00`).toLocaleDateString(language.value, {dateStyle: "medium"});
 }
 
 function Figure({title, value}) {

@@ -63,7 +63,7 @@ function Month({month, found, chosen, address}) {
   return html`<table class="memory-month"><caption class="hidden">${periodName(month)}</caption>
     <thead><tr><th scope="col"><span class="hidden">${t("memory.grain.week")}</span></th>${names.map((it) => html`<th key=${it} scope="col">${it}</th>`)}</tr></thead>
     <tbody>${weeks.map(({week, days}) => html`<tr key=${week}>
-      <th scope="row"><${Cell} period=${week} found=${found} chosen=${chosen} address=${address} text=${week.slice(5)} /></th>
+      <th scope="row"><${Cell} period=${week} found=${found} chosen=${chosen} address=${address} text=${t("memory.calendar.week.short", {week: week.slice(6)})} /></th>
       ${days.map((day, index) => html`<td key=${index}>${day && html`<${Cell} period=${day} found=${found} chosen=${chosen}
         address=${address} text=${Number(day.slice(8))} />`}</td>`)}</tr>`)}</tbody></table>`;
 }
