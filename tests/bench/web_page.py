@@ -1,8 +1,8 @@
 """The web page in Chromium: the time until its chat can be used, and its frames while a session is busy.
 
-A load begins with an empty cache; its floor is one small file of the same server. The session then yields 60
-events a second in the log, and 60 parts of an answer a second in the chat. Their floor is an empty page in the
-same browser while the session does the same: Chromium, the stack and the model share the machine.
+A load begins with an empty cache; its floor is one small file of the same server. Then the session yields 60
+events a second in the log, and 60 parts of an answer a second in the chat. The floor is an empty page in the
+same browser meanwhile: Chromium, the stack and the model share the machine.
 """
 
 import asyncio

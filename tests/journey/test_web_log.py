@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, expect
+from playwright.async_api import Locator, Route, expect
 
 from choir_common.eventlog.chain import LogHead, event_hash
 from choir_common.http.client import make_client
@@ -321,6 +321,19 @@ async def test_a_stream_that_the_gateway_dropped_is_resumed_without_gaps_or_repe
     await expect(group_of(cockpit, "What is new?")).to_have_count(1)
 
 
+async def test_events_that_a_resumed_stream_repeats_are_shown_once(cockpit: Cockpit) -> None:
+    revisions = await cockpit.page.evaluate("""async () => {
+      const base = document.querySelector('script[type=module]').src.replace('app/main.js', '');
+      const {SessionLog} = await import(`${base}log/session-log.js`);
+      const log = new SessionLog('ses_1');
+      const event = (rev) => ({rev, lane: 'edge', type: 'reminded', payload: {turn_id: 't'}, at: ''});
+      log.append([event(1), event(2)]);
+      log.append([event(2), event(3)]);
+      return [log.events.map((it) => it.rev), log.timeline.groups[0].rows.map((it) => it.rev)];
+    }""")
+    assert revisions == [[1, 2, 3], [1, 2, 3]]
+
+
 async def test_verify_shows_an_intact_chain_or_where_it_broke(cockpit: Cockpit) -> None:
     page = cockpit.page
     name = await session_id(cockpit)
@@ -468,6 +481,10 @@ async def test_money_is_shown_by_day_agent_model_and_job(cockpit: Cockpit) -> No
     await cockpit.check("cost-money")
     await choice(cockpit, "Period").select_option("7")
     await expect(page.locator(".cost-chart .day")).to_have_count(7)
+    for label, name in (("Agent", "main"), ("Model", "default")):
+        async with page.expect_request(re.compile(f"by=day.*{label.lower()}={name}")):
+            await choice(cockpit, label).select_option(name)
+    await expect(page.get_by_role("region", name="By agent")).to_contain_text("main")
 
 
 async def test_budgets_show_what_is_left(cockpit: Cockpit) -> None:
@@ -495,6 +512,28 @@ async def test_health_shows_services_queues_and_models(cockpit: Cockpit) -> None
     await expect(page.get_by_role("region", name="Agents and queues")).to_contain_text("main")
     await expect(page.get_by_role("region", name="Models")).to_contain_text("no failure")
     await cockpit.check("cost-health")
+
+    async def fail(route: Route) -> None:
+        answer = await route.fetch()
+        status = await answer.json()
+        status |= {"ready": False}
+        next(it for it in status["parts"] if it["name"] == "postgres")["ok"] = False
+        failure = {
+            "model": "m",
+            "since": status["agents"][0]["started_at"],
+            "words": "no <b>key</b>",
+        }
+        status["agents"][0]["lanes"][0]["model_failure"] = failure
+        await route.fulfill(response=answer, json=status)
+
+    await page.route("**/v1/status", fail)
+    await page.reload()
+    await expect(services.filter(has_text="postgres")).to_contain_text("down")
+    await expect(page.get_by_text("Not ready")).to_be_visible()
+    models = page.get_by_role("region", name="Models")
+    await expect(models).to_contain_text("failing since")
+    await expect(models).to_contain_text("no <b>key</b>")
+    await page.unroute("**/v1/status")
 
 
 async def test_schedules_show_their_last_runs(cockpit: Cockpit) -> None:

@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -273,7 +274,11 @@ async def test_a_request_appears_by_itself_and_its_exact_change_is_approved(
     await expect(page.locator(".digest")).to_have_text(pending["digest"])
     await expect(page.get_by_role("checkbox")).to_have_count(0)
     await cockpit.check("approvals-settings")
-    await page.get_by_role("button", name="Approve").click()
+    async with page.expect_request("**/approve") as approving:
+        await page.get_by_role("button", name="Approve").click()
+    # only what was shown is approved
+    decision = {"digest": pending["digest"], "scope": "once"}
+    assert (await approving.value).post_data_json == decision
     await expect(page.locator(".question .badge")).to_have_text("applied")
     await expect(page.get_by_role("link", name="Approvals", exact=True)).to_be_visible()
     assert (await config_of(cockpit))["event_window"] == 90
@@ -317,6 +322,8 @@ async def test_a_tool_waits_for_a_decision_that_may_cover_later_calls(cockpit: C
     assert (cockpit.stack.home / "workspaces" / "main" / "ledger.txt").read_text() == "5 for tea\n"
     [grant] = (await cockpit.user.client.get("/v1/policy/grants")).json()["items"]
     assert grant["scope"] == "always"
+    until = datetime.fromisoformat(grant["expires_at"]) - datetime.now(UTC)
+    assert timedelta(days=2.9) < until < timedelta(days=3)
 
 
 async def test_a_request_that_was_decided_elsewhere_is_refused_and_shown_so(
