@@ -5,7 +5,7 @@ import {useEffect, useRef} from "../app/html.js";
 
 // Browsers open six connections to a host, and all tabs share them.
 const MAX_STREAMS = 3;
-const RETRY_MS = 3_000;
+const RETRY_MS = 15_000;
 
 /** Follow the logs of sessions while the page is looked at; `onEvent(sessionId, type, event)` gets each event.
 

@@ -69,9 +69,8 @@ function useCosts(sessions) {
       try {
         const report = await get(`v1/cost?by=job&session=${encodeURIComponent(id)}`);
         setCosts((old) => new Map(old).set(id, report));
-      } catch (error) {
+      } catch {
         // the agents themselves are shown without it
-        if (error.isTemporary) spendingChanged(id);
       }
     }
   }
