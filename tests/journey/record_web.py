@@ -110,7 +110,7 @@ async def chat(tour: Tour) -> None:
     call = await tour.cockpit.model.next_call()
     await tour.show(1)
     await tour.stream(call, PLAN)
-    await tour.show(6, "chat")
+    await tour.show(8, "chat")
 
 
 async def work(tour: Tour) -> None:
@@ -134,7 +134,11 @@ async def work(tour: Tour) -> None:
     await tour.show(4)
     use_tools(calls["compare"], ("choir.exec", {"command": "sort -t, -k3 -n prices.csv"}))
     await expect(lane(cockpit, "Job compare")).to_contain_text("held by Job watch-prices")
-    await tour.show(7, "now")
+    await tour.show(9, "now")
+    await lane(cockpit, "Job watch-prices").get_by_role("button", name="Instruct").click()
+    await page.get_by_role("dialog").get_by_role("textbox").fill("Only trains before noon.")
+    await tour.show(5)
+    await page.keyboard.press("Escape")
     calls["edge"].end("I compare the trains of that day; I will tell you.")
     (cockpit.stack.home / "workspaces" / "main" / "done").touch()
     async with asyncio.timeout(60):
@@ -198,12 +202,31 @@ async def look_back(tour: Tour) -> None:
     await page.get_by_role("link", name="Cost and health").click()
     await expect(page.locator(".cost-chart").first).to_be_visible()
     await tour.show(6, "cost")
-    await page.get_by_role("link", name="Set-up").click()
-    await asyncio.sleep(1)
+    await page.mouse.wheel(0, 900)
+    await asyncio.sleep(0.5)
     await tour.show(5)
+
+
+async def set_up(tour: Tour) -> None:
+    """Look at the settings, then at the chat in the dark."""
+    page = tour.cockpit.page
+    await page.get_by_role("link", name="Set-up").click()
+    for section, seconds in (
+        ("Agents", 4),
+        ("Models", 5),
+        ("People and channels", 4),
+        ("Secrets", 4),
+    ):
+        await page.get_by_role("link", name=section).click()
+        await asyncio.sleep(1)
+        await tour.show(seconds)
     await page.get_by_role("link", name="Configuration").click()
     await asyncio.sleep(1)
     await tour.show(6, "setup")
+    await page.emulate_media(color_scheme="dark")
+    await page.get_by_role("link", name="Chat", exact=True).click()
+    await expect(page.get_by_label("Write a message")).to_be_visible()
+    await tour.show(5)
 
 
 async def record() -> None:
@@ -211,7 +234,7 @@ async def record() -> None:
     FOLDER.mkdir(exist_ok=True)
     async with running_cockpit(prepare) as cockpit:
         tour = Tour(cockpit)
-        for part in (remember, chat, work, decide, look_back):
+        for part in (remember, chat, work, decide, look_back, set_up):
             await part(tour)
         tour.store()
 
