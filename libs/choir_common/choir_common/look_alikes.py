@@ -69,7 +69,7 @@ def spell_look_alikes(line: str, spell: Callable[[str], str]) -> str:
         script = _script_of(word.text)
         if script is None or not (
             _is_part(script, word)
-            or (number not in in_sentences and _is_deceptive(script, word, script in telling))
+            or (number not in in_sentences and _is_deceptive(word, script in telling))
         ):
             continue
         pieces += [line[end : word.start], "".join(map(spell, word.text))]
@@ -100,10 +100,10 @@ def _script_of(text: str) -> str | None:
     """Return the script of a word whose letters all are look-alikes, or None."""
     if text.isascii():
         return None
-    return next((name for name, word in _WHOLE.items() if word.fullmatch(text)), None)
+    return next((name for name, pattern in _WHOLE.items() if pattern.fullmatch(text)), None)
 
 
-def _is_deceptive(script: str, word: _Word, is_in_line: bool) -> bool:
+def _is_deceptive(word: _Word, is_in_line: bool) -> bool:
     """Return whether a look-alike that is in no sentence of its script could pass for a Latin word."""
     length = sum(not c.isascii() for c in word.text)
     # one letter, or an abbreviation such as that of "operating system", among Latin names
@@ -118,7 +118,7 @@ def _is_part(script: str, word: _Word) -> bool:
 
 def _in_sentences(plain: str, words: list[_Word]) -> set[int]:
     """Return the numbers of the look-alikes whose sentence has another word that tells their script."""
-    inside: set[int] = set()
+    in_sentences: set[int] = set()
     numbers = range(len(words))
     for order in (numbers, reversed(numbers)):
         scripts: frozenset[str] = frozenset()
@@ -134,5 +134,5 @@ def _in_sentences(plain: str, words: list[_Word]) -> set[int]:
             if script is None:
                 scripts = _scripts_told(word.text)
             elif script in scripts:
-                inside.add(number)
-    return inside
+                in_sentences.add(number)
+    return in_sentences
