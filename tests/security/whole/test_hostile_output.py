@@ -86,6 +86,7 @@ VALUES: dict[str, Value] = {
         for name in ("session", "approval", "operation", "document", "file", "files")
     },
     "agent": lambda _: "main",
+    "model": lambda _: "default",
     "workspace": lambda _: "spare",
     "dm": lambda _: "console",
     "person": lambda _: "ada",
