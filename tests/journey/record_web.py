@@ -214,7 +214,7 @@ async def set_up(tour: Tour) -> None:
     for section, seconds in (
         ("Agents", 4),
         ("Models", 5),
-        ("People and channels", 4),
+        ("Channels", 4),
         ("Secrets", 4),
     ):
         await page.get_by_role("link", name=section).click()
