@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote_plus
 
 import asyncpg
 import pytest
@@ -464,6 +465,7 @@ async def test_money_is_shown_by_day_agent_model_and_job(cockpit: Cockpit) -> No
     await expect(page.get_by_text("In this period")).to_be_visible()
     async with make_client(cockpit.stack.endpoint) as client:
         total = (await client.get("/v1/cost")).json()["total"]
+        lines = (await client.get("/v1/cost", params={"by": "model"})).json()["lines"]
     assert float(total["cost_usd"]) > 0
     figure = page.locator(".cost-total .panel").first
     await expect(figure).to_contain_text(f"${float(total['cost_usd']):.3f}"[:4])
@@ -481,9 +483,9 @@ async def test_money_is_shown_by_day_agent_model_and_job(cockpit: Cockpit) -> No
     await cockpit.check("cost-money")
     await choice(cockpit, "Period").select_option("7")
     await expect(page.locator(".cost-chart .day")).to_have_count(7)
-    for label in ("Agent", "Model"):
-        async with page.expect_request(re.compile(f"by=day.*{label.lower()}=\\w")):
-            await choice(cockpit, label).select_option(index=1)
+    for label, name in (("Agent", "main"), ("Model", lines[0]["group"])):
+        async with page.expect_request(re.compile(f"by=day.*{label.lower()}={quote_plus(name)}")):
+            await choice(cockpit, label).select_option(name)
     await expect(page.get_by_role("region", name="By agent")).to_contain_text("main")
 
 
