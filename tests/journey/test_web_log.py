@@ -559,7 +559,10 @@ async def test_idle_pages_send_at_most_one_request_in_15_seconds(cockpit: Cockpi
         await cockpit.page.reload()
         await expect(cockpit.page.locator(".content-column")).to_be_visible()
         await cockpit.page.wait_for_load_state("networkidle")
+        # the clock stands still on a slow machine, too
+        await cockpit.page.clock.pause_at(await cockpit.page.evaluate("Date.now() / 1000") + 1)
         before = len(cockpit.tab.requests)
-        await cockpit.page.clock.run_for(30_000)
+        await cockpit.page.clock.run_for(60_000)
         sent = cockpit.tab.requests[before:]
-        assert len(sent) <= 2, (parts, sent)
+        assert len(sent) <= 60 / 15, (parts, sent)
+        await cockpit.page.clock.resume()

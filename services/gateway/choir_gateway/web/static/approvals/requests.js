@@ -4,8 +4,8 @@ import {computed, effect, signal} from "../app/html.js";
 import {IDLE_MS, retryPause} from "../cockpit/resource.js";
 
 const LIMIT = 100;
-const SHOWN_MS = 2 * IDLE_MS; // events tell most changes at once
-const BACKGROUND_MS = 4 * IDLE_MS;
+const SHOWN_MS = IDLE_MS; // events tell most changes at once
+const BACKGROUND_MS = 2 * IDLE_MS;
 
 export const requests = signal(null);
 export const problem = signal(null);
@@ -54,7 +54,7 @@ export function watchRequests() {
     if (!document.hidden && isDue) refreshRequests();
   };
   refreshRequests();
-  const timer = setInterval(tick, IDLE_MS);
+  const timer = setInterval(tick, IDLE_MS / 2);
   document.addEventListener("visibilitychange", refreshIfSeen);
   return () => {
     clearInterval(timer);

@@ -2,13 +2,15 @@
 import {get} from "../app/api.js";
 import {useEffect, useRef, useState} from "../app/html.js";
 
-/** The shortest pause between two requests of an idle page. */
-export const IDLE_MS = 15_000;
+/** The pause between two requests of an idle page for what it shows. With the sidebar, which asks twice a minute,
+    that is at most one request in 15 s. */
+export const IDLE_MS = 30_000;
 const RETRY_MS = 1_000;
+const LONGEST_RETRY_MS = 15_000;
 
 /** The pause after a number of failures in a row, and after the last of them. */
 export function retryPause(failures, error) {
-  return Math.max(Math.min(IDLE_MS, RETRY_MS * 2 ** (failures - 1)), error.retryAfter * 1_000);
+  return Math.max(Math.min(LONGEST_RETRY_MS, RETRY_MS * 2 ** (failures - 1)), error.retryAfter * 1_000);
 }
 
 /** Do something, again after failures that may pass, while `isWanted`; return its result, or undefined if it failed.

@@ -13,7 +13,7 @@ const SETTLED_MS = 2_500; // agents report their lanes up to a second after the 
 
 /** Return `{resource, activityOf, costOf, reportedAt}` of all agents. */
 export function useLiveAgents() {
-  const resource = useResource("v1/agents", {everyMs: 4 * IDLE_MS});
+  const resource = useResource("v1/agents", {everyMs: 2 * IDLE_MS});
   const agents = resource.data?.items ?? [];
   const sessions = agents.map((it) => it.session_id).filter(Boolean);
   const activities = useRef(new Map()).current;

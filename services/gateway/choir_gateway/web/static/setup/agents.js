@@ -16,7 +16,7 @@ const STARTING_MS = 2_000;
 const STOP_TIMEOUT_MS = 420_000; // an agent finishes its turn and summarizes its session before it stops
 
 export function AgentsTab() {
-  const agents = useResource("v1/agents", {everyMs: 2 * IDLE_MS});
+  const agents = useResource("v1/agents", {everyMs: IDLE_MS});
   const operations = useResource("v1/operations?limit=8");
   const items = agents.data?.items;
   const isStarting = Boolean(items?.some((it) => it.state === "starting"));

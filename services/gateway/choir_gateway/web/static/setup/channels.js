@@ -11,7 +11,7 @@ const OTHERS = ["discord", "slack", "matrix", "email", "whatsapp", "signal", "we
 
 export function ChannelsTab() {
   const config = useResource("v1/config");
-  const status = useResource("v1/status", {everyMs: 2 * IDLE_MS});
+  const status = useResource("v1/status", {everyMs: IDLE_MS});
   const conversations = useResource("v1/dms");
   function reload() {
     config.reload();

@@ -15,7 +15,7 @@ const REPORT_MS = 1_000;
 const REPORT_TRIES = 30;
 
 export function ConfigTab() {
-  const active = useResource("v1/config", {everyMs: 2 * IDLE_MS});
+  const active = useResource("v1/config", {everyMs: IDLE_MS});
   const [problem, setProblem] = useState(null);
   const [difference, setDifference] = useState(null);
   const [report, setReport] = useState(null);

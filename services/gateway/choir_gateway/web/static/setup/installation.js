@@ -6,7 +6,7 @@ import {IDLE_MS, useResource} from "../cockpit/resource.js";
 import {Command} from "./parts.js";
 
 export function InstallationTab() {
-  const status = useResource("v1/status", {everyMs: 2 * IDLE_MS});
+  const status = useResource("v1/status", {everyMs: IDLE_MS});
   const data = status.data;
   const agents = data?.agents.map((it) => it.agent_id) ?? [];
   const agent = agents[0] ?? "AGENT";

@@ -12,7 +12,7 @@ import {PROVIDERS, entryFor} from "./providers.js";
 
 export function ModelsTab() {
   const models = useResource("v1/models");
-  const agents = useResource("v1/agents", {everyMs: 2 * IDLE_MS});
+  const agents = useResource("v1/agents", {everyMs: IDLE_MS});
   const [results, setResults] = useState([]);
   const lanes = (agents.data?.items ?? []).flatMap((agent) => agent.lanes.map((lane) => ({...lane, agent: agent.agent_id})));
   const items = models.data?.items;

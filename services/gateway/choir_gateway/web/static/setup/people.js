@@ -9,7 +9,7 @@ import {Browsers} from "./browsers.js";
 import {ConfirmButton} from "./parts.js";
 
 export function PeopleTab() {
-  const pairings = useResource("v1/people/pairings", {everyMs: 2 * IDLE_MS});
+  const pairings = useResource("v1/people/pairings", {everyMs: IDLE_MS});
   const people = useResource("v1/people");
   const conversations = useResource("v1/dms");
   function reload() {
