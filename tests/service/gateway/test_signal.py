@@ -43,6 +43,13 @@ async def until_told(room: SignalHarness, words: str) -> None:
     await room.user.chat.wait_until(lambda chat: any(words in it.text for it in chat.from_agent()))
 
 
+async def until_on_disk(path: Path, count: int) -> None:
+    async def are_on_disk() -> bool:
+        return len(list((path / "g").glob("*.json"))) == count
+
+    await until(are_on_disk)
+
+
 async def test_a_message_survives_a_crash_before_control_has_it(tmp_path: Path) -> None:
     async with run_fake_signal() as signal:
         first = SignalHarness(signal, tmp_path)
@@ -62,16 +69,13 @@ async def test_a_message_survives_a_crash_before_control_has_it(tmp_path: Path) 
             first.user.send("two")
             await handling.wait()
 
-            async def are_on_disk() -> bool:
-                return len(list((tmp_path / "g").glob("*.json"))) == 2
-
-            await until(are_on_disk)
+            await until_on_disk(tmp_path, 2)
         second = SignalHarness(signal, tmp_path)
         assert table == second.control.table
         async with second.running():
             await second.until_accepted(2)
+            await until_on_disk(tmp_path, 0)
         assert texts(second) == ["one", "two"]
-        assert list((tmp_path / "g").glob("*.json")) == []
 
 
 async def test_a_broken_connection_is_replaced_and_a_long_gap_is_told(tmp_path: Path) -> None:
