@@ -25,9 +25,9 @@ DEPENDENCIES = [
     ("nats", {"choird": "nats", "memory": "nats", "gateway": "nats", "browser": "nats"}),
     ("control", {"gateway": "control"}),
     ("memory", {"choird": "memory"}),
-    ("browser", {"choird": "browser"}),
-    ("gateway", {"choird": "gateway"}),
-    ("egress", {"choird": "egress"}),
+    pytest.param("browser", {"choird": "browser"}, marks=pytest.mark.nightly),
+    pytest.param("gateway", {"choird": "gateway"}, marks=pytest.mark.nightly),
+    pytest.param("egress", {"choird": "egress"}, marks=pytest.mark.nightly),
 ]
 """What is stopped, and which service names which part."""
 

@@ -85,6 +85,7 @@ async def test_with_choirctl_alone(stack: EmbeddedStack) -> None:
 
 
 @needs_chromium
+@pytest.mark.nightly
 async def test_through_telegram(page: str) -> None:
     async with run_fake_telegram() as telegram:
         prepare = Prepare(telegram.api_url)

@@ -365,7 +365,7 @@ async def test_verify_shows_an_intact_chain_or_where_it_broke(cockpit: Cockpit) 
 
 async def test_an_export_keeps_numbers_as_they_are_stored(cockpit: Cockpit) -> None:
     await cockpit.open("log")
-    numbers = '[1.0,-0.0,1e-05,0.1,7,12345678901234567890]'
+    numbers = "[1.0,-0.0,1e-05,0.1,7,12345678901234567890]"
     written = await cockpit.page.evaluate(
         """async (text) => {
             const page = document.querySelector("script[type=module]").src;

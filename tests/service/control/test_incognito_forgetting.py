@@ -76,6 +76,7 @@ async def test_a_reset_incognito_erases_at_once_and_continues_neither_conversati
     assert files_with(home.home, CANARY) == []
 
 
+@pytest.mark.nightly
 async def test_a_period_is_forgotten_incognito_and_the_conversation_goes_on_with_the_rest(
     home: World, model: RecordingModel
 ) -> None:

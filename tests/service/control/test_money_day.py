@@ -113,6 +113,7 @@ async def test_the_ledger_of_a_day_equals_the_bills_of_all_apis_and_kinds(
             assert f'kind="{kind}"' in metrics
 
 
+@pytest.mark.nightly  # tests/security/whole/test_canary.py looks for the key of a model, too
 async def test_no_key_is_in_logs_events_messages_exports_or_tables(
     stopped: World, make_memory: MakeMemory, capsys: pytest.CaptureFixture[str]
 ) -> None:

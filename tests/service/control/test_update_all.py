@@ -17,6 +17,7 @@ from tests.service.control.rolling import (
 )
 from tests.service.control.world import World, until
 from tests.service.images.forge import ECHO, a_manifest
+from tests.support.nightly import nightly_from
 from tests.support.repositories import GitRepository
 
 TOOL = {"tools/say.json": a_manifest("house.say"), "tools/say": ECHO % "hello"}
@@ -50,7 +51,7 @@ def remotes(stopped: World) -> House:
     return made
 
 
-@pytest.fixture(params=["process", "docker"])
+@pytest.fixture(params=nightly_from(1, ["process", "docker"]))
 async def runtime(
     request: pytest.FixtureRequest, stopped: World, remotes: House
 ) -> AsyncIterator[str]:
