@@ -31,7 +31,7 @@ KINDS = (
 
 
 @dataclass(slots=True)
-class _Upload:
+class _UploadFile:
     """A file that is still arriving, or whose text is being read."""
 
     file: IO[bytes]
@@ -46,7 +46,7 @@ class FileUploads:
     def __init__(self, limits: ReadLimits, max_file_mb: int) -> None:
         self._limits = limits
         self._max_file_mb = max_file_mb
-        self._uploads: dict[str, _Upload] = {}
+        self._uploads: dict[str, _UploadFile] = {}
 
     async def add_part(self, part: FilePart) -> FileText:
         """Store a part of a file, and return the file's text if it is the last one.
@@ -76,13 +76,13 @@ class FileUploads:
         for upload_id in list(self._uploads):
             self._drop(upload_id)
 
-    def _find(self, part: FilePart) -> _Upload:
+    def _find(self, part: FilePart) -> _UploadFile:
         if part.offset == 0 and part.upload_id not in self._uploads:
             _refuse_secret(part.name)
             self._make_room()
             # closed by `_drop`
             file = tempfile.TemporaryFile()  # noqa: SIM115
-            self._uploads[part.upload_id] = _Upload(file)
+            self._uploads[part.upload_id] = _UploadFile(file)
         upload = self._uploads.get(part.upload_id)
         if upload is None or upload.is_complete or upload.size != part.offset:
             raise Conflict(f"The upload of {part.name} was interrupted. Upload the file again.")
