@@ -40,8 +40,8 @@ class _UploadFile:
     touched_at: float = field(default_factory=time.monotonic)
 
 
-class FileUploads:
-    """Files whose text operators add to collections. All parts of a file must reach this process."""
+class UploadReader:
+    """Reader of the files that operators add to collections. All parts of a file must reach this process."""
 
     def __init__(self, limits: ReadLimits, max_file_mb: int) -> None:
         self._limits = limits
