@@ -3,6 +3,7 @@
 One stack and one browser for the whole module; each test continues in the state that the one before it left.
 """
 
+import asyncio
 import re
 import uuid
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ import pytest_asyncio
 from playwright.async_api import Locator, expect
 
 from choir_common.http.client import make_client
+from tests.service.memory import documents
 from tests.support.chromium import needs_chromium
 from tests.support.web_cockpit import Cockpit, running_cockpit
 from tests.support.xss_corpus import xss_corpus
@@ -259,17 +261,25 @@ async def test_files_are_uploaded_and_removed_and_a_folder_is_followed(
     page = cockpit.page
     await cockpit.open("memory", "main", "collections")
     await expect(page.get_by_text("There is no collection yet.")).to_be_visible()
+    secret = cockpit.stack.secret("operator-token")
+    documents.write_pdf(tmp_path / "bill.pdf", f"{secret} francs")
+    bill = (tmp_path / "bill.pdf").read_bytes()
     upload = page.locator("form", has=page.get_by_role("heading", name="Upload files"))
     await upload.get_by_label("Name of the collection").fill("manuals")
     await upload.get_by_label("Files, or drop them here").set_input_files(
         [
             {"name": "boiler.md", "mimeType": "text/markdown", "buffer": b"# Boiler\nPress twice."},
             {"name": "scan.pdf", "mimeType": "application/pdf", "buffer": b"%PDF\xff\xfe"},
+            {"name": "bill.pdf", "mimeType": "application/pdf", "buffer": bill},
+            {"name": "photo.png", "mimeType": "image/png", "buffer": b"\x89PNG\xff\xfe" * 500_000},
         ]
     )
     await upload.get_by_role("button", name="Upload").click()
-    await expect(upload.get_by_text("added, parts: 1")).to_be_visible()
-    await expect(upload.get_by_text("It is not UTF-8 text.")).to_be_visible()
+    await expect(upload.get_by_text("added, parts: 1")).to_have_count(2)
+    await expect(upload.get_by_text("scan.pdf is not a PDF that can be read")).to_be_visible()
+    await expect(upload.get_by_text("photo.png is not of a kind that is read.")).to_be_visible()
+    hits = await asyncio.to_thread(cockpit.stack.run, "memory", "search", "main", "francs")
+    assert "[redacted] francs" in hits
     notes = tmp_path / "notes"
     notes.mkdir()
     (notes / "garden.md").write_text("The roses need water on Sundays.")
@@ -284,6 +294,9 @@ async def test_files_are_uploaded_and_removed_and_a_folder_is_followed(
     await page.get_by_role("link", name="manuals").click()
     await page.get_by_role("button", name="Remove boiler.md").click()
     await cockpit.check("memory-remove")
+    await page.get_by_role("button", name="Remove it permanently").click()
+    await expect(page.get_by_role("row").filter(has_text="boiler.md")).to_have_count(0)
+    await page.get_by_role("button", name="Remove bill.pdf").click()
     await page.get_by_role("button", name="Remove it permanently").click()
     await expect(page.get_by_text("There are no such documents.")).to_be_visible()
     await cockpit.open("memory", "main", "collections")

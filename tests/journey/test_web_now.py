@@ -299,7 +299,12 @@ async def test_an_applied_change_is_rolled_back_after_a_question(cockpit: Cockpi
     await page.get_by_role("link", name="All requests").click()
     row = page.get_by_role("row").filter(has_text="event_window")
     await expect(row).to_contain_text("rolled back")
-    await expect(row).to_contain_text("Operator")
+    # by which browser, as the list of browsers names it
+    [browser] = (await cockpit.user.client.get("/v1/web/sessions")).json()["items"]
+    await expect(row).to_contain_text(f"Operator, browser {browser['web_session_id']}")
+    assert browser["web_session_id"] in await asyncio.to_thread(
+        cockpit.stack.run, "approval", "list"
+    )
 
 
 async def test_a_tool_waits_for_a_decision_that_may_cover_later_calls(cockpit: Cockpit) -> None:

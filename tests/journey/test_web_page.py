@@ -157,6 +157,8 @@ async def test_a_reply_appears_while_it_is_written_with_code_formulas_and_tables
     place: Place,
 ) -> None:
     call = await place.ask("Fit a line to my numbers")
+    # this browser asks for less motion
+    await expect(place.page.locator(".dots i").first).to_have_css("animation-name", "none")
     call.say("Here is **what,**")
     await expect(place.page.locator(".draft strong")).to_have_text("what,")
     await expect(place.page.get_by_role("button", name="Stop the answer")).to_be_visible()

@@ -424,6 +424,22 @@ async def test_the_installation_is_shown_with_commands_to_copy(cockpit: Cockpit)
     )
 
 
+async def test_a_guide_is_read_in_the_page_and_leads_to_others(cockpit: Cockpit) -> None:
+    page = cockpit.page
+    await cockpit.open("setup", "channels")
+    await page.get_by_role("link", name="slack.md").click()
+    guide = page.locator(".setup-guide")
+    await expect(guide.get_by_role("heading", name="Slack", exact=True)).to_be_visible()
+    await cockpit.check("setup-guide")
+    await guide.get_by_role("link", name=re.compile("conversations")).first.click()
+    await expect(
+        guide.get_by_role("heading", name="One agent in several conversations")
+    ).to_be_visible()
+    await page.get_by_role("link", name="Guides").last.click()
+    await expect(page.get_by_role("link", name="telegram.md")).to_be_visible()
+    await cockpit.check("setup-guides")
+
+
 async def test_texts_of_others_run_nothing_and_are_shown(cockpit: Cockpit) -> None:
     page = cockpit.page
     config = config_of(cockpit)

@@ -29,6 +29,7 @@ from choir_memory.admin.forget import MemoryForgetter
 from choir_memory.admin.read import MemoryReader
 from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditStore
+from choir_memory.collections.file_uploads import UploadReader
 from choir_memory.collections.folder_scan import FolderScanner
 from choir_memory.collections.folder_store import FolderStore
 from choir_memory.collections.folder_watch import FolderWatcher
@@ -114,7 +115,7 @@ class MemoryService:
         self._learning = self._build_learning(tasks, settings.extraction_poll_s)
         self._upkeep = DatabaseUpkeep(self._database, _upkeep_settings(settings))
         self._folder_watcher = self._build_folder_watcher(settings)
-        self._folders = self._build_folders(settings)
+        self._folders, self._uploads = self._build_folders(settings), _build_uploads(settings)
         self._receipts = ReceiptWriter(ReceiptStore(self._database))
         self._metrics = Metrics(SERVICE)
         self._gauges = EmbeddingMetrics(self._metrics, self._queue, self._embedders)
@@ -173,6 +174,7 @@ class MemoryService:
                 database=database, spaces=spaces, audit=audit, queue=self._queue
             ),
             collections=CollectionService(database, spaces, self._queue, self._folders),
+            uploads=self._uploads,
             folders=self._folders,
         )
         return (*agents.table(), *admin.table())
@@ -192,7 +194,7 @@ class MemoryService:
             database=self._database,
             queue=self._queue,
             folders=folders,
-            reader=FileReader(ReadLimits(settings.file_memory_mb, settings.file_cpu_s)),
+            reader=FileReader(_read_limits(settings)),
             interval_s=settings.folder_scan_s,
             max_file_mb=settings.file_max_mb,
         )
@@ -255,6 +257,8 @@ class MemoryService:
             stack.push_async_callback(self._receipts.close)
             stack.push_async_callback(self._embedders.close)
             await self._embedders.open()
+            # after the bus, when no part of a file can arrive
+            stack.callback(self._uploads.close)
             await stack.enter_async_context(self._bus)
             await stack.enter_async_context(self._bus.serve(SERVICE, VERSION, *self._endpoints))
             log.info("memory service started", model=self._embedders.name)
@@ -294,6 +298,14 @@ def _queue_intervals(settings: MemorySettings) -> QueueIntervals:
         retry_s=settings.embedding_retry_s,
         sweep_s=settings.embedding_sweep_s,
     )
+
+
+def _build_uploads(settings: MemorySettings) -> UploadReader:
+    return UploadReader(_read_limits(settings), settings.file_max_mb)
+
+
+def _read_limits(settings: MemorySettings) -> ReadLimits:
+    return ReadLimits(settings.file_memory_mb, settings.file_cpu_s)
 
 
 def _reveal(secret: SecretStr | None) -> str | None:

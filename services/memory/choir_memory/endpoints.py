@@ -18,6 +18,7 @@ from choir_common.bus.client import Endpoint
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.wire.memory_collections import (
     AddDocument,
+    FilePart,
     FollowFolder,
     ListCollections,
     ListDocuments,
@@ -51,6 +52,7 @@ from choir_memory.admin.forget import MemoryForgetter
 from choir_memory.admin.read import MemoryReader
 from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditRecord, AuditStore, actor_name
+from choir_memory.collections.file_uploads import UploadReader
 from choir_memory.collections.folders import FolderService
 from choir_memory.collections.service import CollectionService
 from choir_memory.embedding.embedder import language_limitation
@@ -206,6 +208,7 @@ class AdminEndpoints:
     forgetter: MemoryForgetter
     transfer: MemoryTransfer
     collections: CollectionService
+    uploads: UploadReader
     folders: FolderService
 
     def table(self) -> tuple[Endpoint, ...]:
@@ -230,4 +233,5 @@ class AdminEndpoints:
             Endpoint(subjects.delete_memory(), DeleteDocument, self.writer.delete),
             Endpoint(subjects.forget_memory(), ForgetMemory, self.forgetter.forget),
             Endpoint(subjects.remove_from_collection(), RemoveDocuments, collections.remove),
+            Endpoint(subjects.read_document_file(), FilePart, self.uploads.add_part),
         )

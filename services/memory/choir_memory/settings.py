@@ -123,7 +123,7 @@ class MemorySettings(BusServiceSettings):
     """Seconds between scans of a followed folder; longer for a folder whose listing takes over three
     seconds."""
     file_max_mb: int = Field(default=50, ge=1, le=1_000)
-    """Larger files of followed folders are not read."""
+    """Larger files are not read: those of followed folders, and those that are uploaded."""
     file_memory_mb: int = Field(default=512, ge=256, le=65_536)
     """Memory of the process that reads one file, including about 40 MB of programs and libraries."""
     file_cpu_s: int = Field(default=30, ge=1, le=3_600)

@@ -240,7 +240,10 @@ async def test_one_browser_sends_and_loads_a_limited_number_of_files_at_a_time(
             files.append(answer.aiter_raw())
             await anext(files[-1])
         put = ("PUT", "/v1/dms/console/files")
-        for method, path in (("GET", upload), ("GET", sent), put):
+        export, outbox = "/v1/agents/main/memory/export", "/v1/outbox/1/files/0"
+        document = ("PUT", "/v1/agents/main/collections/house/files?name=a.txt")
+        own_files = (("GET", upload), ("GET", sent), put)
+        for method, path in (*own_files, ("GET", export), ("GET", outbox), document):
             refused = await browser.client.request(method, path, headers=own, content=b"x")
             assert refused.status_code == 429 and refused.headers["retry-after"] == "1", path
         # streams are counted by themselves, and other programs are not limited

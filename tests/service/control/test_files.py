@@ -17,7 +17,10 @@ from choir_common.http.listen import bind_unix, serve
 from choir_common.http.responses import problem_response
 from choir_common.wire.attachments import Attachment, SentFile
 from choir_common.wire.events import Reply
+from choir_common.wire.rpc import ResourceBindings
 from choir_common.wire.signals import CancelSignal, ConfigChangedSignal, Signal, UserMessageSignal
+from choir_control.log.leases.store import Lease
+from choir_control.log.signals.store import SignalStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.shared_sessions import serve as serve_conversations
 from tests.service.control.world import OPERATOR_TOKEN, World, a_message, until
@@ -172,6 +175,10 @@ async def test_what_waited_for_a_message_that_was_erased_meanwhile_comes_when_th
     await world.database.execute("DELETE FROM choir_control.signals WHERE body ->> 'text' = '1'")
     await control.accept(a_message("at home again", "4"))
     await read(4)
+    # another stream, which overlaps with this one, learns of the erasure later
+    bindings = ResourceBindings(workspace="main", llm="m", dm="console")
+    lease = Lease(agent.spec.session_id, "main", 1, b"", bindings)
+    await SignalStore(world.database).renumber(lease, "second", 1)
     # a stream that opens once more repeats nothing
     await control.accept(a_message("3", "5", "second"))
     await read(5)

@@ -95,6 +95,20 @@ def test_nothing_of_the_page_makes_elements_from_text_or_loads_from_elsewhere() 
     assert "<style" not in page and not re.search(r"<script(?![^>]*\bsrc=)", page)
 
 
+async def test_the_guides_that_the_page_lists_are_served(client: httpx2.AsyncClient) -> None:
+    listed = re.search(
+        r"GUIDES = \[(.*?)\]", (STATIC / "setup/guide-text.js").read_text(), re.DOTALL
+    )
+    assert listed is not None
+    names = set(re.findall(r"\"([\w-]+)\"", listed[1]))
+    assert names == {path.stem for path in (ROOT / "docs").glob("*.md")}
+    guide = await client.get("assets/0/docs/slack.md")
+    assert guide.text == (ROOT / "docs" / "slack.md").read_text()
+    assert guide.headers["content-type"] == "text/markdown; charset=utf-8"
+    # an installation without guides has the page all the same
+    assert not any(it.startswith("docs/") for it in WebAssets(docs=())._contents)
+
+
 def test_both_languages_have_every_text_of_the_page() -> None:
     texts = {it.stem: json.loads(it.read_text()) for it in (STATIC / "locales").glob("*.json")}
     assert set(texts) == {"en", "de"}

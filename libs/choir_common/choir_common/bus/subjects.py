@@ -123,6 +123,11 @@ def add_to_collection() -> str:
     return "choir.memory.collections.add"
 
 
+def read_document_file() -> str:
+    """control → memory: FilePart → FileText."""
+    return "choir.memory.collections.read"
+
+
 def list_collections() -> str:
     """control → memory: ListCollections → Collections."""
     return "choir.memory.collections.list"
@@ -271,7 +276,7 @@ ROUTES: tuple[Route, ...] = (
     *_routes("control", "memory", ensure_memory, query_memory, upsert_memory, memory_receipt),
     *_routes("control", "memory", memory_hints, memory_reminders, memory_status),
     *_routes("control", "memory", add_to_collection, list_collections, list_documents),
-    *_routes("control", "memory", follow_folder, remove_from_collection),
+    *_routes("control", "memory", follow_folder, remove_from_collection, read_document_file),
     *_routes("control", "memory", record_units, archive_session, erase_session),
     *_routes("control", "memory", list_memory, show_memory, search_memory, put_memory),
     *_routes("control", "memory", delete_memory, forget_memory, export_memory, import_memory),

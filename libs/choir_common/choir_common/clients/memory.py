@@ -10,6 +10,8 @@ from choir_common.wire.memory_collections import (
     Collections,
     DocumentAdded,
     DocumentsRemoved,
+    FilePart,
+    FileText,
     FollowFolder,
     ListCollections,
     ListDocuments,
@@ -61,7 +63,9 @@ HINTS_TIMEOUT_S = 2.0
 REMINDERS_TIMEOUT_S = 1.5
 """Short, because a user's message waits for the reminders."""
 COLLECTION_TIMEOUT_S = 30.0
-"""Tokenizing 200,000 characters takes about a second on a busy machine."""
+"""Tokenizing 1,000,000 characters takes some seconds on a busy machine."""
+FILE_TIMEOUT_S = 300.0
+"""Longer than a file may be read with the default limits: 30 s of CPU time, eight times that by the clock."""
 OPERATOR_TIMEOUT_S = 15.0
 BULK_TIMEOUT_S = 60.0
 """Many documents may depend on an erased one; the records of an import are tokenized."""
@@ -141,6 +145,8 @@ class CollectionsClient(Protocol):
 
     async def add(self, document: AddDocument) -> DocumentAdded: ...
 
+    async def read_file(self, part: FilePart) -> FileText: ...
+
     async def follow(self, request: FollowFolder) -> Collections: ...
 
     async def documents(self, request: ListDocuments) -> CollectionDocuments: ...
@@ -158,6 +164,15 @@ class NatsCollectionsClient:
         """Add a document to a collection; repeating it changes nothing."""
         return await self._bus.request(
             subjects.add_to_collection(), document, DocumentAdded, COLLECTION_TIMEOUT_S
+        )
+
+    async def read_file(self, part: FilePart) -> FileText:
+        """Send a part of a file; the last one returns the file's text.
+
+        Raises InvalidRequest for a file that cannot be read, TooLarge, and Unavailable if too many are read.
+        """
+        return await self._bus.request(
+            subjects.read_document_file(), part, FileText, FILE_TIMEOUT_S
         )
 
     async def follow(self, request: FollowFolder) -> Collections:

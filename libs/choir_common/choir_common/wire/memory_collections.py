@@ -2,12 +2,16 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
-from choir_common.wire.model import AgentName, AwareTime, WireModel
+from choir_common.wire.model import UUID_PATTERN, AgentName, AwareTime, WireModel
 
 MAX_DOCUMENT = 200_000
-"""Characters of one document; a longer one should be split into chapters."""
+"""Characters of a document in JSON; a longer one can be uploaded as a file."""
+MAX_FILE_TEXT = 1_000_000
+"""Characters of a file's text: a book of 500 pages, and at most 6 MB of JSON, which the bus can carry."""
+MAX_FILE_PART = 1024 * 1024
+"""Bytes of a file in one request on the bus."""
 CollectionName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
 MAX_DOCUMENT_NAME = 200
 DocumentName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
@@ -34,7 +38,37 @@ class AddDocument(WireModel):
     agent_id: AgentName
     collection: CollectionName
     name: DocumentName
-    text: Annotated[str, StringConstraints(min_length=1, max_length=MAX_DOCUMENT)]
+    # longer than a file's text, because a mask may be longer than the secret that it replaces
+    text: Annotated[str, StringConstraints(min_length=1, max_length=MAX_FILE_TEXT + 200_000)]
+    headings: bool = True
+    """Whether lines that begin with `#` are headings."""
+    is_from_web: bool = False
+    """Whether its author is somebody whom nobody here knows: it is a web page or a mail."""
+
+
+class FilePart(WireModel):
+    """A part of a file whose text is to be read; each is sent after the answer to the one before."""
+
+    # bytes in JSON are text, as base64
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
+    upload_id: Annotated[str, StringConstraints(pattern=UUID_PATTERN)]
+    """New for each attempt."""
+    name: DocumentName
+    offset: int = Field(ge=0)
+    """Number of bytes in the parts before."""
+    content: bytes = Field(max_length=MAX_FILE_PART)
+    is_last: bool
+
+
+class FileText(WireModel):
+    """Answer to a part of a file; `text` is None until the last part."""
+
+    text: str | None = None
+    headings: bool = True
+    """Whether lines that begin with `#` are headings."""
+    is_from_web: bool = False
+    """Whether the file is a web page or a mail."""
 
 
 class DocumentAdded(WireModel):

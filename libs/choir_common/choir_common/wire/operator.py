@@ -207,7 +207,7 @@ class ApprovalView(WireModel):
     digest: str = ""
     """SHA-256 of the canonical JSON of request_type, payload and basis: exactly what is decided."""
     decided_by: str | None = None
-    """`operator`, `timeout`, or a DM."""
+    """`operator`, `operator, browser ID` (an id of `choirctl web sessions`), `timeout`, or a DM."""
     basis: JsonObject = Field(default_factory=dict)
     """What it would change and the state it depends on; covered by the digest. Empty in a list."""
     state: ApprovalState = "pending"

@@ -2,23 +2,23 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
+import httpx2
 import typer
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.memory_collections import (
-    MAX_DOCUMENT,
+    MAX_DOCUMENT_NAME,
     CollectionDocument,
     CollectionDocuments,
     Collections,
     CollectionView,
     DocumentAdded,
     DocumentsRemoved,
-    NewDocument,
     NewFolder,
 )
 from choirctl.api.control import connect, parse_response
@@ -34,6 +34,9 @@ from choirctl.output.collection_views import (
 from choirctl.output.printing import format_count, print_json, print_rows, stderr_console
 
 LONG_S = 60.0
+UPLOAD_TIMEOUT = httpx2.Timeout(330.0, connect=5.0)
+"""Longer than the reading of a file may take, see FILE_TIMEOUT_S."""
+PIECE = 1024 * 1024
 PAGE = 1_000
 
 Collection = Annotated[str, typer.Argument(metavar="COLLECTION", help="The collection's name.")]
@@ -41,7 +44,7 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE...|FOLDER",
-        help="Text or Markdown in UTF-8, or one folder.",
+        help="Text in UTF-8, source code, HTML, PDF or Office files, or one folder.",
         show_default=False,
     ),
 ]
@@ -69,10 +72,10 @@ def add(
 ) -> None:
     """Add documents, or let a collection follow a folder.
 
-    Each file replaces the document with the same file name in the collection; unchanged text changes nothing.
-    A folder is read by the memory service, now and whenever its files change: text, source code, Markdown,
-    HTML, PDF and Office files. Adding it again tries again what could not be read. With docker compose the
-    folder must be below CHOIR_COLLECTIONS.
+    The memory service reads the text of files: text, source code, Markdown, HTML, PDF and Office files. A
+    file replaces the document with the same file name in the collection; unchanged text changes nothing.
+    A folder is read now and whenever its files change. Adding it again tries again what could not be read.
+    With docker compose the folder must be below CHOIR_COLLECTIONS.
     """
     place = find_target(ctx, home, url)
     if folder or any(file.is_dir() for file in files):
@@ -85,14 +88,15 @@ def add(
         else:
             stderr_console().print(describe_collection(view), markup=False)
         return
-    documents = [_read(file) for file in files]
-    results = asyncio.run(_add(place, agent, collection, documents))
+    for file in files:
+        _require_readable(file)
+    results = asyncio.run(_add(place, agent, collection, files))
     if as_json:
         print_json(results)
         return
-    for document, result in zip(documents, results, strict=True):
+    for file, result in zip(files, results, strict=True):
         stderr_console().print(
-            f"{document.name}: {result.operation}, {format_count(result.chunks, 'piece')}",
+            f"{file.name}: {result.operation}, {format_count(result.chunks, 'piece')}",
             markup=False,
         )
 
@@ -162,21 +166,18 @@ def remove(
         )
 
 
-def _read(file: Path) -> NewDocument:
+async def _pieces(file: Path) -> AsyncIterator[bytes]:
+    with file.open("rb") as content:
+        while piece := await asyncio.to_thread(content.read, PIECE):
+            yield piece
+
+
+def _require_readable(file: Path) -> None:
     try:
-        text = file.read_text("utf-8").replace("\x00", "")
+        with file.open("rb"):
+            pass
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(
-            f"{file} is not UTF-8 text. PDF and Office files are read from a folder: add their folder."
-        ) from error
-    if not 0 < len(text) <= MAX_DOCUMENT:
-        raise InvalidRequest(
-            f"{file} has {len(text):,} characters; a document has 1 to {MAX_DOCUMENT:,}. Split a "
-            "longer one into its chapters."
-        )
-    return NewDocument(name=file.name[:200], text=text)
 
 
 def _path(agent: str, collection: str | None = None) -> str:
@@ -185,13 +186,18 @@ def _path(agent: str, collection: str | None = None) -> str:
 
 
 async def _add(
-    place: Target, agent: str, collection: str, documents: Sequence[NewDocument]
+    place: Target, agent: str, collection: str, files: Sequence[Path]
 ) -> list[DocumentAdded]:
     results: list[DocumentAdded] = []
     async with connect(place) as api:
-        for document in documents:
-            path = _path(agent, collection)
-            answer = await api.send("POST", path, body=document, timeout_s=LONG_S)
+        for file in files:
+            answer = await api.upload(
+                f"{_path(agent, collection)}/files",
+                _pieces(file),
+                params={"name": file.name[-MAX_DOCUMENT_NAME:]},
+                headers={"Content-Type": "application/octet-stream"},
+                timeout=UPLOAD_TIMEOUT,
+            )
             results.append(parse_response(answer, DocumentAdded))
     return results
 

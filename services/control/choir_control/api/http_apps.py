@@ -31,6 +31,7 @@ from choir_control.api.operator.authentication import (
     MetricsAuthentication,
     OperatorAuthentication,
 )
+from choir_control.api.operator.collection_files import DOCUMENT_BODIES
 from choir_control.api.operator.console import LARGE_BODIES, GatewayClients, console_routes
 from choir_control.api.operator.database_timeout import DatabaseTimeoutMiddleware
 from choir_control.api.operator.private_answers import PrivateAnswersMiddleware
@@ -121,7 +122,7 @@ def make_host_app(
     secrets: SecretStore,
 ) -> FastAPI:
     """Return the application of the host endpoint: agents' endpoints, operators' API, console, hooks."""
-    large_bodies = (*LARGE_BODIES, HOOK_BODIES)
+    large_bodies = (*LARGE_BODIES, DOCUMENT_BODIES, HOOK_BODIES)
     app = make_agent_app(version, CompleteReadiness(readiness), endpoints, large_bodies)
     app.title = "choird"
     app.add_middleware(DatabaseTimeoutMiddleware, readiness=readiness)

@@ -6,7 +6,8 @@ and modules that import each other by relative paths always have the same versio
 
 import gzip
 import hashlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 from choir_common.errors import NotFound
 
 STATIC = Path(__file__).parent / "static"
+# The user guides: of the container image, or of the repository from which this package is installed.
+DOCS = (Path(sys.prefix) / "share" / "choir" / "docs", Path(__file__).parents[4] / "docs")
 PAGE = "index.html"
 DIGEST_LENGTH = 16
 PLACEHOLDER = b"{{assets}}"
@@ -32,8 +35,9 @@ MEDIA_TYPES = {
     ".png": "image/png",
     ".woff2": "font/woff2",
     ".txt": "text/plain; charset=utf-8",
+    ".md": "text/markdown; charset=utf-8",
 }
-COMPRESSED = (".html", ".js", ".css", ".json", ".webmanifest", ".svg", ".txt")
+COMPRESSED = (".html", ".js", ".css", ".json", ".webmanifest", ".svg", ".txt", ".md")
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,12 @@ class Asset:
 
 
 class WebAssets:
-    """All files of the web page, read once."""
+    """All files of the web page and the guides that it shows, read once."""
 
-    def __init__(self, root: Path = STATIC) -> None:
+    def __init__(self, root: Path = STATIC, docs: Sequence[Path] = DOCS) -> None:
+        """`docs` are the folders in which the guides may be; the first one that exists has them."""
         self._root = root
+        self._docs = docs
 
     @cached_property
     def digest(self) -> str:
@@ -103,11 +109,15 @@ class WebAssets:
 
     @cached_property
     def _contents(self) -> Mapping[str, bytes]:
-        return {
-            path.relative_to(self._root).as_posix(): path.read_bytes()
+        files = {
+            path.relative_to(self._root).as_posix(): path
             for path in sorted(self._root.rglob("*"))
             if path.suffix in MEDIA_TYPES
         }
+        folder = next((folder for folder in self._docs if folder.is_dir()), None)
+        if folder is not None:
+            files |= {f"docs/{path.name}": path for path in sorted(folder.glob("*.md"))}
+        return {name: path.read_bytes() for name, path in files.items()}
 
     @cached_property
     def _assets(self) -> Mapping[str, Asset]:

@@ -69,6 +69,8 @@ class CollectionService:
                 digest=digest,
                 identity=(request.collection, request.name),
                 happened_at=datetime.now(UTC),
+                is_from_web=request.is_from_web,
+                headings=request.headings,
             )
             documents = await prepare_derived(list(document.pieces(position)))
             document_ids = await DerivedDocumentStore(connection, request.agent_id).put(documents)

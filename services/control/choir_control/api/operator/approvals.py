@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
 from choir_common.approvals import (
     LineKind,
@@ -16,12 +16,12 @@ from choir_common.approvals import (
 from choir_common.grants import call_subject
 from choir_common.http.routers import ServiceRouter
 from choir_common.wire.operator import ApprovalLine, ApprovalView, Decision, Page
+from choir_control.api.operator.authentication import operator_label
 from choir_control.approvals.proposals.worker import ProposalWorker
 from choir_control.approvals.service import ApprovalService, GrantChoice
 from choir_control.approvals.store import Approval, ApprovalStore, Verdict
 from choir_control.approvals.texts import TOO_LATE
 
-OPERATOR = "operator"
 _LINE_KINDS: Mapping[LineKind, Literal["plain", "head", "place", "old", "new"]] = {
     LineKind.PLAIN: "plain",
     LineKind.HEAD: "head",
@@ -50,31 +50,33 @@ def approval_routes(
         return await _render(await approval_service.find(approval_id))
 
     @router.post("/{approval_id}/approve")
-    async def approve(approval_id: str, decision: Decision | None = None) -> ApprovalView:
+    async def approve(
+        approval_id: str, request: Request, decision: Decision | None = None
+    ) -> ApprovalView:
         """Approve; 409 when it is already decided, or differs from what you were shown."""
-        return await _decide(approval_id, "approved", decision)
+        return await _decide(approval_id, "approved", operator_label(request), decision)
 
     @router.post("/{approval_id}/reject")
-    async def reject(approval_id: str, decision: Decision | None = None) -> ApprovalView:
+    async def reject(
+        approval_id: str, request: Request, decision: Decision | None = None
+    ) -> ApprovalView:
         """Reject; 409 when it is already decided."""
-        return await _decide(approval_id, "rejected", decision)
+        return await _decide(approval_id, "rejected", operator_label(request), decision)
 
     @router.post("/{approval_id}/rollback")
-    async def roll_back(approval_id: str) -> ApprovalView:
+    async def roll_back(approval_id: str, request: Request) -> ApprovalView:
         """Roll back an applied request; 409 when it is not applied, or later changes depend on it."""
         await approval_service.find(approval_id)
-        await proposal_worker.roll_back(approval_id, OPERATOR)
+        await proposal_worker.roll_back(approval_id, operator_label(request))
         return await _render(await approval_service.find(approval_id))
 
     async def _decide(
-        approval_id: str, verdict: Verdict, decision: Decision | None
+        approval_id: str, verdict: Verdict, by: str, decision: Decision | None
     ) -> ApprovalView:
         choice = decision or Decision()
         scope = GrantChoice(choice.scope, choice.days)
         return await _render(
-            await approval_service.decide(
-                approval_id, verdict, OPERATOR, choice.digest, scope=scope
-            )
+            await approval_service.decide(approval_id, verdict, by, choice.digest, scope=scope)
         )
 
     return router

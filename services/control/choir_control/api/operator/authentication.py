@@ -26,6 +26,7 @@ from choir_control.web.service import WebSessionService
 from choir_control.web.store import WebSession
 
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - a secret's name
+OPERATOR = "operator"
 MAX_ANCESTORS = 200
 STAT_BYTES = 4096
 """Longer than any /proc/PID/stat."""
@@ -64,6 +65,13 @@ class Caller:
     def person(self) -> str | None:
         """Return the person whose conversations may be used; None for an operator."""
         return self.web_session.person if self.web_session else None
+
+    @property
+    def operator_label(self) -> str:
+        """Return who an operator is, for the record: `operator`, and in a browser the id of its session."""
+        if self.web_session is None:
+            return OPERATOR
+        return f"{OPERATOR}, browser {self.web_session.web_session_id}"
 
 
 class CallerAuthentication:
@@ -169,6 +177,12 @@ class ConversationAuthentication:
         if dm is not None and not access.may_use(dm):
             raise Forbidden("This is not a conversation of this browser's person.")
         request.state.access = access
+
+
+def operator_label(request: Request) -> str:
+    """Return who sent a request that `OperatorAuthentication` let pass, for the record."""
+    access: ConversationAccess = request.state.access
+    return access.caller.operator_label
 
 
 def until_signed_out(

@@ -4,6 +4,7 @@ Forwards to the memory service, which audits each request as the operator's. Nam
 pass the redactor first, as an agent's own writes do.
 """
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -13,6 +14,7 @@ from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.routers import ServiceRouter
 from choir_common.redactor import Redactor
 from choir_common.wire.memory_collections import (
+    MAX_DOCUMENT_NAME,
     MAX_PATH,
     AddDocument,
     CollectionDocuments,
@@ -26,13 +28,22 @@ from choir_common.wire.memory_collections import (
     NewFolder,
     RemoveDocuments,
 )
+from choir_control.api.operator.authentication import ConversationAccess
+from choir_control.api.operator.collection_files import read_document_file
 from choir_control.api.operator.memory import AgentPath, MemorySpaces
 
+_FILE_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
 PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 Collection = Annotated[str, Path(min_length=1, max_length=100, pattern=PRINTABLE)]
 CollectionQuery = Annotated[str | None, Query(min_length=1, max_length=100, pattern=PRINTABLE)]
 After = Annotated[str | None, Query(max_length=MAX_PATH, pattern=PRINTABLE)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
+FileName = Annotated[str, Query(min_length=1, max_length=200, pattern=PRINTABLE)]
 Document = Annotated[str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE)]
 
 
@@ -48,6 +59,7 @@ def collection_routes(
     router.include_router(_read_routes(spaces, collections_client, memory_client))
     router.include_router(_folder_routes(spaces, collections_client))
     router.include_router(_document_routes(spaces, collections_client, redactor))
+    router.include_router(_file_routes(spaces, collections_client, redactor))
     return router
 
 
@@ -136,5 +148,38 @@ def _document_routes(
         """Erase a collection, or one of its documents, permanently."""
         removal = RemoveDocuments(agent_id=agent_id, collection=collection, name=document)
         return await collections_client.remove(removal)
+
+    return router
+
+
+def _file_routes(
+    spaces: MemorySpaces, collections_client: CollectionsClient, redactor: Redactor
+) -> APIRouter:
+    router = ServiceRouter(prefix="/collections")
+
+    @router.put("/{collection}/files", openapi_extra=_FILE_BODY)
+    async def upload_document(
+        agent_id: AgentPath, collection: Collection, name: FileName, request: Request
+    ) -> DocumentAdded:
+        """Add a file's text as a document: the raw body, with the file's name in `?name=`.
+
+        The memory service reads the text by the same limits as for followed folders. It replaces a document
+        of the same name.
+        """
+        spaces.require_configured(agent_id)
+        access: ConversationAccess = request.state.access
+        with access.admit_transfer():
+            await spaces.ensure(agent_id)
+            file = await read_document_file(collections_client, name, request.stream())
+            document = AddDocument(
+                agent_id=agent_id,
+                collection=collection,
+                name=redactor.redact(name)[:MAX_DOCUMENT_NAME],
+                # a long text, in which many values are looked for
+                text=await asyncio.to_thread(redactor.redact, file.text or ""),
+                headings=file.headings,
+                is_from_web=file.is_from_web,
+            )
+            return await collections_client.add(document)
 
     return router

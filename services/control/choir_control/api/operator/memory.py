@@ -58,7 +58,7 @@ from choir_common.wire.model import JsonObject, WireModel
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.agents.host_tools.request import parse_tool_input
 from choir_control.agents.sessions.memory_modes import MemoryModeService
-from choir_control.api.operator.authentication import until_signed_out
+from choir_control.api.operator.authentication import ConversationAccess, until_signed_out
 from choir_control.configuration.current import ConfigService
 
 log = structlog.get_logger("choir.operator.memory")
@@ -329,6 +329,8 @@ def _export_import_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient)
     @router.get("/export", response_class=StreamingResponse)
     async def export(agent_id: AgentPath, request: Request) -> StreamingResponse:
         """Stream an agent's complete memory as JSON lines; the last line confirms that it is complete."""
+        access: ConversationAccess = request.state.access
+        access.admit_transfer()  # refused before the memory service reads anything
         export_request = ExportMemory(agent_id=await spaces.ensure(agent_id))
         # fetch the first page before the response starts, so that an error still has its status code
         first = await admin_client.export(export_request)

@@ -9,6 +9,7 @@ from choir_common.http.routers import ServiceRouter
 from choir_common.wire.operator import Page
 from choir_common.wire.pairing import DecidePairing, PairingView
 from choir_common.wire.people import LinkIdentity, PersonView
+from choir_control.api.operator.authentication import operator_label
 from choir_control.conversations.pairing.service import PairingService
 from choir_control.conversations.people.service import PersonLinks
 
@@ -36,7 +37,7 @@ def people_routes(people: PersonLinks, pairing: PairingService) -> APIRouter:
     async def link_identity(name: Part, request: Request) -> PersonView:
         """Give a user of a gateway to a person; 409 if the user is somebody's already."""
         body = await parse_request_body(request, LinkIdentity)
-        return await people.link(name, (body.gateway, body.user), "operator")
+        return await people.link(name, (body.gateway, body.user), operator_label(request))
 
     @router.delete("/{name}/identities/{gateway}/{user}")
     async def unlink_identity(name: Part, gateway: Part, user: Part) -> PersonView:

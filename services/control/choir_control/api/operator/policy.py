@@ -24,12 +24,11 @@ from choir_common.wire.policy import (
     Role,
 )
 from choir_control.agents.host_store import HostStore
+from choir_control.api.operator.authentication import operator_label
 from choir_control.approvals.grant_store import GrantStore
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.servers import known_hosts
 from choir_control.money.costs import CostService
-
-OPERATOR = "operator"
 
 
 def policy_routes(
@@ -49,9 +48,9 @@ def policy_routes(
         return Page(items=await grants.list_active())
 
     @router.delete("/policy/grants/{grant_id}")
-    async def revoke(grant_id: str) -> GrantView:
+    async def revoke(grant_id: str, request: Request) -> GrantView:
         """Revoke a grant: later calls need a decision again. 404 when it is not in force."""
-        return await grants.revoke(grant_id, OPERATOR)
+        return await grants.revoke(grant_id, operator_label(request))
 
     @router.get("/agents/{agent_id}/hosts")
     async def list_hosts(agent_id: str) -> Page[AllowedHost]:

@@ -1,12 +1,15 @@
 """`/v1/status`, `/v1/dms`, `/v1/commands`, and `/v1/outbox` for the gateway."""
 
 import asyncio
+import contextlib
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse
+from starlette.types import Receive, Scope, Send
 
 from choir_common.errors import NotFound
 from choir_common.http.routers import ServiceRouter
@@ -143,6 +146,19 @@ def command_routes(configuration: ConfigService) -> APIRouter:
     return router
 
 
+class TransferredFile(FileResponse):
+    """A file as a response that counts as a transfer of its browser while it is sent."""
+
+    def __init__(self, path: Path, admission: AbstractContextManager[None]) -> None:
+        super().__init__(path, media_type="application/octet-stream")
+        self._admission = admission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file."""
+        with self._admission:
+            await super().__call__(scope, receive, send)
+
+
 def outbox_routes(outgoing: OutgoingFiles) -> APIRouter:
     """Return the router of the files of messages in delivery; the gateway uploads them."""
     router = ServiceRouter(tags=["console"], include_in_schema=False)
@@ -151,9 +167,12 @@ def outbox_routes(outgoing: OutgoingFiles) -> APIRouter:
     async def read_file(
         outbox_id: Annotated[int, PathParameter(ge=1, le=MAX_OUTBOX_ID)],
         number: Annotated[int, PathParameter(ge=0, le=99)],
+        request: Request,
     ) -> FileResponse:
         """Return the bytes of a message's file, until the message is delivered."""
-        path = await outgoing.find(outbox_id, number)
-        return FileResponse(path, media_type="application/octet-stream")
+        # the gateway has none, and no limit
+        access: ConversationAccess | None = getattr(request.state, "access", None)
+        admission = access.admit_transfer() if access else contextlib.nullcontext()
+        return TransferredFile(await outgoing.find(outbox_id, number), admission)
 
     return router

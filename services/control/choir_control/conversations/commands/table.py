@@ -455,27 +455,15 @@ MEMORY_COMMANDS = (
 )
 
 _COLLECTIONS = "/v1/agents/{agent_id}/collections"
+_ONE = f"{_COLLECTIONS}/{{collection}}"
 COLLECTION_COMMANDS = (
-    _for_operators(
-        "Add documents to an agent's memory.",
-        "collection add",
-        f"POST {_COLLECTIONS}/{{collection}}",
-    ),
-    _for_operators(
-        "Let a collection follow a folder.",
-        "collection add",
-        f"POST {_COLLECTIONS}/{{collection}}/folder",
-    ),
+    _for_operators("Add documents to an agent's memory.", "collection add", f"POST {_ONE}"),
+    _for_operators("Upload a file to a collection.", "collection add", f"PUT {_ONE}/files"),
+    _for_operators("Let a collection follow a folder.", "collection add", f"POST {_ONE}/folder"),
     _for_operators("List an agent's collections.", "collection list", f"GET {_COLLECTIONS}"),
+    _for_operators("List the documents of a collection.", "collection list", f"GET {_ONE}"),
     _for_operators(
-        "List the documents of a collection.",
-        "collection list",
-        f"GET {_COLLECTIONS}/{{collection}}",
-    ),
-    _for_operators(
-        "Erase a collection, or one document of it.",
-        "collection remove",
-        f"DELETE {_COLLECTIONS}/{{collection}}",
+        "Erase a collection, or one document of it.", "collection remove", f"DELETE {_ONE}"
     ),
 )
 

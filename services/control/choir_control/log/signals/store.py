@@ -24,6 +24,13 @@ INSERT INTO choir_control.signals (dm, session_id, body, inbox_id, created_at)
 SELECT dm, session_id, body, inbox_id, created_at FROM waiting ORDER BY seq
 """  # noqa: S608 - constants only
 
+_HAS_DELAYED = f"""
+SELECT EXISTS (
+    SELECT FROM choir_control.signals AS s
+    WHERE s.done_at IS NULL AND s.delayed AND s.seq >= $4 AND (s.dm = $3 OR s.session_id = $1)
+      AND {_CONVERSATION} = $3
+)
+"""  # noqa: S608 - constants only
 
 # Messages whose files are gone leave what waited for them behind: nothing else would give it new numbers.
 _ORPHANED = f"""
@@ -211,8 +218,14 @@ class SignalStore:
             )
 
     async def renumber(self, lease: Lease, dm: str, first: int, *, sent_through: int = 0) -> None:
-        """Renumber the signals of a conversation; see `renumber_signals`."""
+        """Renumber the signals of a conversation that wait for a message; see `renumber_signals`.
+
+        If none is delayed, another stream has done it, and may have sent them with their new numbers.
+        """
         async with self._database.transaction() as connection:
+            names = (lease.session_id, lease.bindings.dm, dm, first)
+            if not await connection.fetchval(_HAS_DELAYED, *names):
+                return
             await renumber_signals(connection, lease, dm, first, sent_through=sent_through)
 
     async def read_newest_seq(self) -> int:

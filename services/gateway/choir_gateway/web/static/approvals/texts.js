@@ -6,6 +6,7 @@ const STATE_KINDS = {
   failed: "bad", rejected: "plain", expired: "plain", rolled_back: "plain",
 };
 const TYPES = ["call", "config_change", "skill", "tool", "repo_change"];
+const BY_BROWSER = "operator, browser ";
 const SPELLED = /<U\+([0-9A-F]{4,6})>/g;
 // Unicode names of the characters that hide or reorder words; others are shown by their number.
 const CHARACTER_NAMES = {
@@ -59,9 +60,11 @@ export function questionText(request) {
   return t(`approvals.asks.${key}`, {agent: request.agent_id});
 }
 
+/** Who decided: the browsers of the operator are named as the page Set-up and `choirctl web sessions` name them. */
 export function deciderText(request) {
   const by = request.decided_by ?? "";
   if (by === "operator") return t("approvals.by.operator");
+  if (by.startsWith(BY_BROWSER)) return t("approvals.by.browser", {browser: by.slice(BY_BROWSER.length)});
   if (by === "timeout") return t("approvals.by.timeout");
   return by;
 }

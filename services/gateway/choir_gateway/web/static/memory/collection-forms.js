@@ -1,11 +1,12 @@
 /* Forms that add files to a collection, or let it follow a folder. */
-import {post} from "../app/api.js";
+import {post, send} from "../app/api.js";
 import {html, useRef, useState} from "../app/html.js";
 import {formatSize, t} from "../app/texts.js";
 import {notify} from "../app/toast.js";
 import {Field, Section, showInvisible} from "../cockpit/kit.js";
-import {agentPath} from "./paths.js";
-import {readTextFile} from "./text-files.js";
+import {agentPath, withQuery} from "./paths.js";
+
+const UPLOAD_MS = 15 * 60_000; // a large file over a slow line, and the reading of its text
 
 /** `name` is the collection that is shown; without one the forms ask for it. */
 export function AddForms({agent, name, names, onChange}) {
@@ -28,14 +29,15 @@ function Upload({agent, name, names, onChange}) {
     event.preventDefault();
     const collection = name ?? new FormData(event.target).get("collection").trim();
     setBusy(true);
-    // one after the other: each is split and stored by itself, and one that is refused keeps no other
+    // one after the other: each is read and stored by itself, and one that is refused keeps no other
     for (const [index, entry] of files.entries()) {
       if (entry.state === "done") continue;
       const mark = (state, detail) => setFiles((old) => old.map((it, at) => (at === index ? {...it, state, detail} : it)));
       mark("busy", t("memory.upload.busy"));
       try {
-        const text = await readTextFile(entry.file);
-        const added = await post(agentPath(agent, "collections", collection), {name: entry.file.name.slice(0, 200), text});
+        const path = withQuery(agentPath(agent, "collections", collection, "files"), {name: nameOf(entry.file)});
+        const headers = {"Content-Type": "application/octet-stream"};
+        const added = await (await send("PUT", path, {body: entry.file, headers, timeoutMs: UPLOAD_MS})).json();
         mark("done", t(`memory.upload.${added.operation}`, {parts: added.chunks}));
       } catch (error) {
         mark("failed", error.message);
@@ -56,6 +58,11 @@ function Upload({agent, name, names, onChange}) {
       <span class="name" dir="auto">${showInvisible(it.file.name)}</span><span class="detail">${it.detail}</span></li>`)}</ul>`}
     <div class="buttons"><button class="primary" disabled=${isBusy || files.length === 0} aria-busy=${isBusy}>${t("memory.upload.submit")}</button></div>
   </form>`;
+}
+
+/** The name of a file, of which the end says what kind it is. */
+function nameOf(file) {
+  return [...file.name].slice(-200).join("");
 }
 
 function FollowFolder({agent, name, onChange}) {

@@ -18,7 +18,7 @@ export function Browsers({people}) {
     <${Waiting} resource=${sessions} />
     ${sessions.data && html`<${DataTable} label=${t("setup.browsers")} rows=${sessions.data.items} rowKey=${(it) => it.web_session_id} columns=${[
       {key: "person", title: t("setup.browser.person"), render: (it) => html`<strong>${it.person ?? t("operator")}</strong>`},
-      {key: "agent", title: t("setup.browser.browser"), render: (it) => html`<span class="setup-value">${showInvisible(it.user_agent)}</span>`},
+      {key: "agent", title: t("setup.browser.browser"), render: (it) => html`<span class="setup-value">${showInvisible(it.user_agent)}</span><br /><code class="detail">${it.web_session_id}</code>`},
       {key: "used", title: t("setup.browser.used"), render: (it) => html`<time datetime=${it.last_used_at} title=${formatDateTime(it.last_used_at)}>${formatAgo(it.last_used_at)}</time>`},
       {key: "expires", title: t("setup.browser.expires"), render: (it) => html`<time datetime=${it.expires_at}>${formatAgo(it.expires_at)}</time>`},
       {key: "action", title: html`<span class="hidden">${t("setup.browser.revoke")}</span>`, align: "end", render: (it) => html`<${ConfirmButton}

@@ -3,10 +3,11 @@ import {html} from "../app/html.js";
 import {t} from "../app/texts.js";
 import {Badge, DataTable, Empty, Section, Waiting, showInvisible} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
+import {GuideLink} from "./guides.js";
 import {Sentence} from "./parts.js";
 import {TelegramConnections} from "./telegram.js";
 
-/* Messengers that are connected by hand; docs/NAME.md says how. */
+/* Messengers that are connected by hand; the guide of this name says how. */
 const OTHERS = ["discord", "slack", "matrix", "email", "whatsapp", "signal", "webhook"];
 
 export function ChannelsTab() {
@@ -36,7 +37,7 @@ export function ChannelsTab() {
       <${DataTable} label=${t("setup.channels.others")} rows=${OTHERS} rowKey=${(it) => it} columns=${[
         {key: "type", title: t("setup.channel.type"), render: (it) => html`<strong>${it}</strong>`},
         {key: "needs", title: t("setup.channel.needs"), render: (it) => t(`setup.channel.needs.${it}`)},
-        {key: "docs", title: t("setup.channel.docs"), render: (it) => html`<code>docs/${it}.md</code>`},
+        {key: "docs", title: t("setup.channel.docs"), render: (it) => html`<${GuideLink} name=${it} />`},
       ]} /></${Section}>`;
 }
 

@@ -6,6 +6,7 @@ import {PageFrame, Tabs} from "../cockpit/kit.js";
 import {AgentsTab} from "./agents.js";
 import {ChannelsTab} from "./channels.js";
 import {ConfigTab} from "./config.js";
+import {GuidesTab} from "./guides.js";
 import {InstallationTab} from "./installation.js";
 import {ModelsTab} from "./models.js";
 import {PeopleTab} from "./people.js";
@@ -19,6 +20,7 @@ const TABS = {
   channels: {title: "setup.tab.channels", View: ChannelsTab},
   people: {title: "setup.tab.people", View: PeopleTab},
   installation: {title: "setup.tab.installation", View: InstallationTab},
+  guides: {title: "setup.tab.guides", View: GuidesTab},
 };
 
 export function Page({parts}) {
@@ -27,6 +29,6 @@ export function Page({parts}) {
   const tabs = Object.entries(TABS).map(([key, it]) => ({name: key, title: t(it.title), address: addressOf("setup", key)}));
   return html`<${PageFrame} title=${t("page.setup")}>
     <${Tabs} label=${t("page.setup")} tabs=${tabs} current=${name} />
-    <${View} key=${name} />
+    <${View} key=${name} parts=${parts} />
   </${PageFrame}>`;
 }
