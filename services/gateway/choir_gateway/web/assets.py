@@ -1,7 +1,8 @@
 """The files of the web page, with their types, tags and compressed forms.
 
 All files together have one digest, which is part of their addresses. So browsers need not ask for them again,
-and modules that import each other by relative paths always have the same version.
+and modules that import each other by relative paths always have the same version. The modules of the first
+load are one file, see `linker`.
 """
 
 import gzip
@@ -12,16 +13,13 @@ from functools import cached_property
 from pathlib import Path
 
 from choir_common.errors import NotFound
+from choir_gateway.web.linker import link_modules
 
 STATIC = Path(__file__).parent / "static"
 PAGE = "index.html"
 DIGEST_LENGTH = 16
 PLACEHOLDER = b"{{assets}}"
-PRELOADS = b"{{preloads}}"
-# The modules of the first load: with these links the browser does not discover them one after the other.
-FIRST_FOLDERS = ("app", "chat", "vendor")
-LOADED_LATER = ("vendor/highlight.js", "vendor/katex/katex.js", "app/math.js", "app/code.js")
-NO_MODULES = ("app/boot.js",)
+ENTRY = "app/main.js"
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -79,11 +77,7 @@ class WebAssets:
     def page(self) -> Asset:
         """Return the page itself, with the addresses of its files."""
         base = f"assets/{self.digest}"
-        links = "\n".join(
-            f'<link rel="modulepreload" href="{base}/{path}">' for path in self._first_modules()
-        )
-        text = self._contents[PAGE].replace(PRELOADS, links.encode())
-        return Asset(PAGE, text.replace(PLACEHOLDER, base.encode()))
+        return Asset(PAGE, self._contents[PAGE].replace(PLACEHOLDER, base.encode()))
 
     def find(self, path: str) -> Asset:
         """Return a file; raises NotFound."""
@@ -92,22 +86,14 @@ class WebAssets:
             raise NotFound("The web page has no such file.")
         return asset
 
-    def _first_modules(self) -> list[str]:
-        return sorted(
-            path
-            for path in self._contents
-            if path.endswith(".js")
-            and path.partition("/")[0] in FIRST_FOLDERS
-            and path not in LOADED_LATER + NO_MODULES
-        )
-
     @cached_property
     def _contents(self) -> Mapping[str, bytes]:
-        return {
+        files = {
             path.relative_to(self._root).as_posix(): path.read_bytes()
             for path in sorted(self._root.rglob("*"))
             if path.suffix in MEDIA_TYPES
         }
+        return link_modules(files, ENTRY)
 
     @cached_property
     def _assets(self) -> Mapping[str, Asset]:
