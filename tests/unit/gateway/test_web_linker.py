@@ -68,6 +68,10 @@ def test_modules_that_are_loaded_later_take_the_others_from_the_first_load() -> 
         ({"main": "export let z = 1;"}, "a form that the linker does not know: export let"),
         ({"two": 'import "./main.js";'}, "in a circle: app/main.js -> app/two.js -> app/main.js"),
         ({"main": 'import "./two.js";\nimport("./two.js")'}, "imports app/two.js later"),
+        (
+            {"other": 'export {at} from "./two.js";'},
+            "app/other.js has a form that the linker does not",
+        ),
     ],
 )
 def test_what_it_does_not_understand_is_refused(changes: dict[str, str], problem: str) -> None:

@@ -37,7 +37,7 @@ def link_modules(contents: Mapping[str, bytes], entry: str) -> dict[str, bytes]:
     """
     sources = {path: text.decode() for path, text in contents.items() if path.endswith(".js")}
     first = list(_in_order(sources, entry, ()))
-    exports = {path: _exported(sources[path], path) for path in first}
+    exports = {path: _exported(sources[path]) for path in first}
     parts = [_wrap(path, sources[path], exports, entry) for path in first]
     parts.append(f"export {{{', '.join(map(_variable, first))}}};\n")
     files = {path: text for path, text in contents.items() if path not in first}
@@ -66,7 +66,7 @@ def _in_order(
     yield path
 
 
-def _exported(source: str, path: str) -> frozenset[str]:
+def _exported(source: str) -> frozenset[str]:
     names = {it["name"] for it in EXPORT_DECLARATION.finditer(source)}
     for match in EXPORT_LIST.finditer(source):
         names |= {outside for outside, _ in _exported_names(match)}
@@ -109,6 +109,10 @@ def _take_from(path: str, source: str, exports: Mapping[str, frozenset[str]], en
             return match[0]
         return f'import {{{_variable(target)}}} from "{address}"; {_bind(match, path, exports)}'
 
+    for pattern in (EXPORT_LIST, DYNAMIC_IMPORT):
+        for match in pattern.finditer(source):
+            if match["path"] and _resolve(path, match["path"]) in exports:
+                raise ValueError(f"{path} has a form that the linker does not know: {match[0]}")
     return IMPORT.sub(take, source)
 
 
