@@ -54,10 +54,13 @@ async function repeat(action, onFailure) {
 
 async function start() {
   const link = takeLink();
-  // asked for at once, since each is a wait for the server; what fails here is asked for again below
-  const first = link || !recall("key", "") ? [] : [loadSession().catch(() => {}), refreshConversations()];
-  await Promise.all([repeat(() => loadTexts(), () => {}), ...first]);
+  // asked for beside the texts, since each is a wait for the server; what fails is asked for again below
+  const isKnown = !link && recall("key", "") !== "";
+  const first = isKnown && loadSession().catch(() => {});
+  if (isKnown) refreshConversations();
+  await repeat(() => loadTexts(), () => {});
   render(html`<${App} />`, document.getElementById("app"));
+  await first;
   if (session.value === undefined) await enter(link);
   onOtherTab("key", () => location.reload()); // somebody signed in or out there
   addEventListener("hashchange", async () => {
