@@ -7,11 +7,9 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote_plus
 
-import asyncpg
 import pytest
 import pytest_asyncio
 from playwright.async_api import Locator, Route, expect
@@ -19,11 +17,11 @@ from playwright.async_api import Locator, Route, expect
 from choir_common.eventlog.chain import LogHead, event_hash
 from choir_common.http.client import make_client
 from choir_common.wire.events import Event
-from choir_common.wire.model import JsonObject, format_log_time
+from choir_common.wire.model import JsonObject
 from tests.support.chromium import needs_chromium
-from tests.support.stack import sessions_of
+from tests.support.stored_sessions import connect, session_id, store_session, turn
 from tests.support.streaming_model import StreamedCall
-from tests.support.web_cockpit import Cockpit, running_cockpit
+from tests.support.web_cockpit import Cockpit, running_cockpit, use_tools
 from tests.support.xss_corpus import xss_corpus
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_chromium]
@@ -39,22 +37,6 @@ def set_prices(config: dict[str, Any]) -> None:
     config["budgets"] = {"usd_per_day": 5_000, "usd_per_month": 9_000, "usd_per_job": 1_000}
 
 
-def request_tools(call: StreamedCall, *tools: tuple[str, JsonObject]) -> None:
-    """Answer a model call with tool calls."""
-    calls = [
-        {
-            "index": number,
-            "id": f"c{number}",
-            "type": "function",
-            "function": {"name": name, "arguments": json.dumps(arguments)},
-        }
-        for number, (name, arguments) in enumerate(tools)
-    ]
-    delta = {"tool_calls": calls}
-    call.write({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]})
-    call.end()
-
-
 def is_edge(call: StreamedCall) -> bool:
     return "choir_core_spawn" in json.dumps(call.body.get("tools", []))
 
@@ -62,7 +44,7 @@ def is_edge(call: StreamedCall) -> bool:
 async def work(cockpit: Cockpit, secret: str) -> None:
     """Let the agent fail once, start a job that writes a file, and report about it."""
     call = await cockpit.ask(f"Please sort my fruit, the token is {secret}")
-    request_tools(call, ("choir_fs_read", {"path": "missing.txt"}), ("choir_core_spawn", JOB))
+    use_tools(call, ("choir_fs_read", {"path": "missing.txt"}), ("choir_core_spawn", JOB))
     edge = ["I have started a job.", "Your fruit is sorted."]
     core: list[tuple[str, JsonObject] | str] = [("choir_fs_write", FRUIT), "Sorted."]
     while edge or core:
@@ -74,7 +56,7 @@ async def work(cockpit: Cockpit, secret: str) -> None:
             case str(text):
                 call.end(text)
             case tool:
-                request_tools(call, tool)
+                use_tools(call, tool)
     async with asyncio.timeout(60), cockpit.user.arrived:
         while not any("fruit is sorted" in it.text for it in cockpit.user.heard):
             await cockpit.user.arrived.wait()
@@ -84,7 +66,7 @@ async def decide(cockpit: Cockpit) -> None:
     """Let the agent propose a change, and reject it."""
     call = await cockpit.ask("Remember more events")
     patch = {"patch": {"event_window": 90}, "reason": "to remember more"}
-    request_tools(call, ("choir_propose_config_change", patch))
+    use_tools(call, ("choir_propose_config_change", patch))
     (await cockpit.model.next_call()).end("I have asked for it.")
     async with make_client(cockpit.stack.endpoint) as client:
         async with asyncio.timeout(30):
@@ -104,84 +86,6 @@ async def cockpit() -> AsyncIterator[Cockpit]:
         await work(it, it.stack.secret("operator-token"))
         await decide(it)
         yield it
-
-
-async def session_id(cockpit: Cockpit) -> str:
-    """Return the session that runs."""
-    sessions = await sessions_of(cockpit.stack)
-    return str(next(it["session_id"] for it in sessions if it["ended_at"] is None))
-
-
-async def connect(cockpit: Cockpit) -> asyncpg.Connection:
-    return await asyncpg.connect(cockpit.stack.dsn, password=cockpit.stack.secret("postgres-admin"))
-
-
-async def store_session(
-    cockpit: Cockpit, name: str, events: list[tuple[str, str, JsonObject]], reason: str
-) -> None:
-    """Store an ended session with these events (lane, type, payload), as if it had been archived here."""
-    head, rows = LogHead(), []
-    began = datetime.now(UTC) - timedelta(days=1)
-    for rev, (lane, kind, payload) in enumerate(events, start=1):
-        event = Event(
-            session_id=name,
-            rev=rev,
-            lane=lane,
-            type=kind,
-            payload=payload,
-            at=format_log_time(began + timedelta(seconds=rev)),
-            hash_prev=head.hash,
-            hash="",
-        )
-        head = LogHead(rev, event_hash(event))
-        text = json.dumps(payload)
-        rows.append((name, rev, lane, kind, text, event.at, event.hash_prev, head.hash))
-    connection = await connect(cockpit)
-    try:
-        changes = {
-            "session_id": name,
-            "status": "stopped",
-            "head_rev": head.rev,
-            "head_hash": head.hash,
-            "started_at": began.isoformat(),
-            "ended_at": (began + timedelta(seconds=len(events))).isoformat(),
-            "end_reason": reason,
-        }
-        await connection.execute(
-            "INSERT INTO choir_control.sessions SELECT (jsonb_populate_record(s, $1::jsonb)).* "
-            "FROM choir_control.sessions AS s WHERE s.session_id = $2",
-            json.dumps(changes),
-            await session_id(cockpit),
-        )
-        await connection.executemany(
-            "INSERT INTO choir_control.session_events "
-            "(session_id, rev, lane, type, payload, at, hash_prev, hash) "
-            "VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8)",
-            rows,
-        )
-    finally:
-        await connection.close()
-
-
-def turn(
-    number: int, text: str, tool: str, data: JsonObject, lane: str = "edge"
-) -> list[tuple[str, str, JsonObject]]:
-    """Return the events of a turn with one tool call."""
-    of = {"turn_id": f"t{number}"}
-    call = {**of, "call_id": f"call{number}", "tool": tool}
-    requested = {"call_id": f"call{number}", "tool": tool, "arguments": "{}"}
-    output = {"text": text, "tool_calls": [requested], "model": "m", "finish_reason": "tool_calls"}
-    result = {"status": "success", "output": data, "duration_ms": 12.5}
-    lock = {"resource": text[:100], "mode": "X"}
-    message = {"inbox_id": f"i{number}", "dm": "console", "text": text}
-    return [
-        (lane, "user_msg", {**of, **message}),
-        (lane, "model_output", {**of, **output}),
-        (lane, "tool_call_requested", {**call, "input": data}),
-        (lane, "tool_call_committed", {**call, "locks": [lock]}),
-        (lane, "tool_result_committed", {**call, **result}),
-        (lane, "reply", {**of, "dm": "console", "text": text, "kind": "answer"}),
-    ]
 
 
 def group_of(cockpit: Cockpit, text: str) -> Locator:
@@ -301,7 +205,7 @@ async def test_a_running_session_is_followed_live(cockpit: Cockpit) -> None:
     call = await cockpit.ask("What is new?")
     group = group_of(cockpit, "What is new?")
     await expect(group).to_contain_text("running")
-    request_tools(call, ("choir_fs_read", {"path": "fruit.txt"}))
+    use_tools(call, ("choir_fs_read", {"path": "fruit.txt"}))
     answer = await cockpit.model.next_call()
     await expect(group.locator(".log-row").filter(has_text="choir.fs.read")).to_contain_text(
         "success"

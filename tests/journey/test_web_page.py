@@ -125,7 +125,7 @@ async def test_a_page_whose_files_did_not_all_arrive_loads_itself_again(place: P
 
     async def lose_once(route: Route) -> None:
         path = urlsplit(route.request.url).path
-        if path.endswith(("/vendor/preact.js", "/locales/en.json")) and path not in lost:
+        if path.endswith(("/app/main.js", "/locales/en.json")) and path not in lost:
             lost.append(path)
             await route.fulfill(status=503)
         else:

@@ -36,7 +36,9 @@ async def test_the_first_load_is_small_and_every_address_in_the_page_is_served(
 ) -> None:
     page = await client.get("")
     addresses = ADDRESS.findall(page.text)
-    assert len(addresses) > 20 and not any(it.startswith(("/", "http")) for it in addresses)
+    # each request of the first load waits for others, see the decision 89
+    assert 3 < len(addresses) <= 6
+    assert not any(it.startswith(("/", "http")) for it in addresses)
     base = next(it for it in addresses if "/icons/" in it).partition("/icons/")[0]
     total = len(gzip.compress(page.content))
     for address in {*addresses, f"{base}/locales/en.json"}:

@@ -1,7 +1,8 @@
 """The files of the web page, with their types, tags and compressed forms.
 
 All files together have one digest, which is part of their addresses. So browsers need not ask for them again,
-and modules that import each other by relative paths always have the same version.
+and modules that import each other by relative paths always have the same version. The modules of the first
+load are one file, see `linker`.
 """
 
 import gzip
@@ -13,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from choir_common.errors import NotFound
+from choir_gateway.web.linker import link_modules
 
 STATIC = Path(__file__).parent / "static"
 # The user guides: of the container image, or of the repository from which this package is installed.
@@ -20,11 +22,7 @@ DOCS = (Path(sys.prefix) / "share" / "choir" / "docs", Path(__file__).parents[4]
 PAGE = "index.html"
 DIGEST_LENGTH = 16
 PLACEHOLDER = b"{{assets}}"
-PRELOADS = b"{{preloads}}"
-# The modules of the first load: with these links the browser does not discover them one after the other.
-FIRST_FOLDERS = ("app", "chat", "vendor")
-LOADED_LATER = ("vendor/highlight.js", "vendor/katex/katex.js", "app/math.js", "app/code.js")
-NO_MODULES = ("app/boot.js",)
+ENTRY = "app/main.js"
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -85,11 +83,7 @@ class WebAssets:
     def page(self) -> Asset:
         """Return the page itself, with the addresses of its files."""
         base = f"assets/{self.digest}"
-        links = "\n".join(
-            f'<link rel="modulepreload" href="{base}/{path}">' for path in self._first_modules()
-        )
-        text = self._contents[PAGE].replace(PRELOADS, links.encode())
-        return Asset(PAGE, text.replace(PLACEHOLDER, base.encode()))
+        return Asset(PAGE, self._contents[PAGE].replace(PLACEHOLDER, base.encode()))
 
     def find(self, path: str) -> Asset:
         """Return a file; raises NotFound."""
@@ -97,15 +91,6 @@ class WebAssets:
         if asset is None:
             raise NotFound("The web page has no such file.")
         return asset
-
-    def _first_modules(self) -> list[str]:
-        return sorted(
-            path
-            for path in self._contents
-            if path.endswith(".js")
-            and path.partition("/")[0] in FIRST_FOLDERS
-            and path not in LOADED_LATER + NO_MODULES
-        )
 
     @cached_property
     def _contents(self) -> Mapping[str, bytes]:
@@ -117,7 +102,8 @@ class WebAssets:
         folder = next((folder for folder in self._docs if folder.is_dir()), None)
         if folder is not None:
             files |= {f"docs/{path.name}": path for path in sorted(folder.glob("*.md"))}
-        return {name: path.read_bytes() for name, path in files.items()}
+        contents = {name: path.read_bytes() for name, path in files.items()}
+        return link_modules(contents, ENTRY)
 
     @cached_property
     def _assets(self) -> Mapping[str, Asset]:

@@ -5,6 +5,7 @@ import {onOtherTab, recall} from "./settings.js";
 import {Shell} from "./shell.js";
 import {SignInPage} from "./sign-in.js";
 import {loadTexts, t} from "./texts.js";
+import {refreshConversations} from "../chat/conversations.js";
 
 const problem = signal("");
 const RETRY_MS = 2_000;
@@ -51,12 +52,21 @@ async function repeat(action, onFailure) {
   }
 }
 
-const link = takeLink();
-await repeat(() => loadTexts(), () => {});
-render(html`<${App} />`, document.getElementById("app"));
-await enter(link);
-onOtherTab("key", () => location.reload()); // somebody signed in or out there
-addEventListener("hashchange", async () => {
-  const again = takeLink();
-  if (again) await enter(again);
-});
+async function start() {
+  const link = takeLink();
+  // asked for beside the texts, since each is a wait for the server; what fails is asked for again below
+  const isKnown = !link && recall("key", "") !== "";
+  const first = isKnown && loadSession().catch(() => {});
+  if (isKnown) refreshConversations();
+  await repeat(() => loadTexts(), () => {});
+  render(html`<${App} />`, document.getElementById("app"));
+  await first;
+  if (session.value === undefined) await enter(link);
+  onOtherTab("key", () => location.reload()); // somebody signed in or out there
+  addEventListener("hashchange", async () => {
+    const again = takeLink();
+    if (again) await enter(again);
+  });
+}
+
+start();

@@ -11,6 +11,7 @@ const seen = signal(recall("seen", {}));
 /** Messages of open conversations that arrived while nobody looked. */
 const missed = signal({});
 let timer;
+let refresh = null;
 
 /** Return the newest message that was seen in a conversation. */
 export function lastSeen(dm) {
@@ -42,11 +43,18 @@ export const unreadCount = computed(() => (conversations.value ?? []).filter(isU
   (sum, dm) => sum + Math.max(1, missed.value[dm.name] ?? 0), 0,
 ));
 
-export async function refreshConversations() {
+/** Fetch them again, now and from then on; one request runs at a time. It begins before the session is known. */
+export function refreshConversations() {
+  refresh ??= fetchConversations().finally(() => { refresh = null; });
+  return refresh;
+}
+
+async function fetchConversations() {
   clearTimeout(timer);
-  if (session.value && document.visibilityState === "visible") {
+  if (session.value !== null && document.visibilityState === "visible") {
     try {
       const all = (await get("v1/dms")).items.filter((dm) => dm.type === "console");
+      if (session.peek() === null) return; // signed out meanwhile
       if (conversations.peek() === null) takeFirst(all);
       conversations.value = all;
     } catch {

@@ -5,7 +5,7 @@ import {t} from "../app/texts.js";
 import {conversations, isUnread, refreshConversations} from "./conversations.js";
 
 export function ConversationList() {
-  useEffect(() => { refreshConversations(); }, []);
+  useEffect(() => { if (!conversations.peek()) refreshConversations(); }, []); // else they came with the page
   const all = conversations.value;
   if (!all) return html`<div class="conversations"></div>`;
   const current = (place.value[0] ?? "chat") === "chat" ? currentConversation() : undefined;

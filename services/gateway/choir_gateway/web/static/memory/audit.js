@@ -27,7 +27,7 @@ export function AuditLog({agent}) {
     ${first.data && (items.length === 0 ? html`<${Empty}>${t("memory.audit.none")}<//>`
       : html`<${DataTable} label=${t("memory.audit")} rows=${items} rowKey=${(it) => it.number} columns=${[
         {key: "at", title: t("memory.audit.at"), render: (it) => html`<span class="memory-nowrap">${formatDateTime(it.at)}</span>`},
-        {key: "actor", title: t("memory.audit.actor"), render: (it) => it.actor},
+        {key: "actor", title: t("memory.audit.actor"), render: (it) => (it.actor === "operator" ? t("operator") : it.actor)},
         {key: "operation", title: t("memory.audit.operation"), render: (it) => html`${named("operation", it.operation)}
           <span class="detail"> ${Object.entries(it.detail).map(([name, value]) => `${name} ${value}`).join(", ")}</span>`},
         {key: "documents", title: t("memory.documents"), render: (it) => html`<${Ids} agent=${agent} ids=${it.document_ids} />`},

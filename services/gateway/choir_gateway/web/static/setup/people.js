@@ -56,7 +56,7 @@ function Conversations({resource}) {
       {key: "gateway", title: t("setup.conversation.channel"), render: (it) => html`${it.gateway}${it.gateway !== it.type && html` <span class="detail">${it.type}</span>`}`},
       {key: "agent", title: t("setup.conversation.agent"), render: (it) => html`${it.agent_id ?? "–"} ${it.bound && html`<${Badge} kind="good">${t("setup.conversation.bound")}</${Badge}>`}`},
       {key: "admin", title: t("setup.conversation.rights"), render: (it) => t(it.admin ? "setup.conversation.admin" : "setup.conversation.user")},
-      {key: "memory", title: t("setup.conversation.memory"), render: (it) => it.memory_mode},
+      {key: "memory", title: t("setup.conversation.memory"), render: (it) => t(`memory.mode.name.${it.memory_mode}`)},
     ]} />`}
   </${Section}>`;
 }
