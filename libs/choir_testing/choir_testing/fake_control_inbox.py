@@ -90,11 +90,12 @@ class FakeControlClient:
         return PairingOffer(text=f"Your pairing code is CODE{len(self.strangers)}.")
 
     async def offer_mail(self, offer: MailOffer) -> MailDecision:
-        """Take a mail, once per sender and id; ask for its content first."""
+        """Take a mail, once per sender and id; ask first for its content, with files for the first DM."""
         if any((it.sender, it.mail_id) == (offer.sender, offer.mail_id) for it in self.offers):
             return MailDecision(outcome="taken")
         if offer.content is None:
-            return MailDecision(outcome="send_content")
+            dms = tuple(dm.name for dm in self.table.dms[:1])
+            return MailDecision(outcome="send_content", dms=dms)
         decision = self.decisions.pop(0) if self.decisions else MailDecision(outcome="taken")
         if decision.outcome == "taken":
             self.offers.append(offer)

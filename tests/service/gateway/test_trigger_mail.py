@@ -60,17 +60,21 @@ async def test_mail_of_others_is_offered_once_and_nobody_is_answered(room: MailR
     assert unproven.doubt == f"no Authentication-Results header of {AUTHSERV}"
     assert invoice.content is not None and invoice.content.text == "Pay 7 EUR."
     assert [(it.name, it.size) for it in invoice.content.files] == [("bill.pdf", 9)]
+    # Files are stored for the conversation, so that they are erased with it.
+    (bill,) = invoice.content.attachments["ann"]
+    content = [piece async for piece in await room.spool.open_upload(bill.ref)]
+    assert (b"".join(content), bill.name) == (b"x" * 9, "bill.pdf")
 
 
 async def test_mail_above_the_rate_waits_over_a_restart_and_holds_nothing_up(
-    room: MailRoom, monkeypatch: pytest.MonkeyPatch
+    room: MailRoom, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(mailbox_watcher, "RETRY_WAITING_S", 0.1)
     shop = MailUser(room.imap, room.postman, SHOP)
     later = MailDecision(outcome="later")
     room.control.decisions = [later] * 10_000
     async with room.running():
-        shop.write("waits", results=(PROVEN,))
+        shop.write("waits", results=(PROVEN,), files={"a": b"x", "huge": b"x" * 1_000_001})
         room.ann.write("hello")
         await room.until_accepted(1)
         await until_flags(room, "", "S")
@@ -80,3 +84,7 @@ async def test_mail_above_the_rate_waits_over_a_restart_and_holds_nothing_up(
         await until_flags(room, "S", "S")
     assert len(room.control.offers) == 1
     assert room.texts() == ["hello"]
+    # Every offer stored the file again, and only the last copy is left; a huge one is left out.
+    content = room.control.offers[0].content
+    assert content is not None and [it.name for it in content.attachments["ann"]] == ["a"]
+    assert len([*(tmp_path / "spool/in/ann").iterdir()]) == 2  # the file and its description

@@ -9,6 +9,7 @@ from choir_agent.provenance.shell_commands import is_local
 from choir_agent.provenance.taint_fold import MAX_FILES, MAX_ORIGINS, apply_to_taint
 from choir_agent.provenance.taint_rule import runs_offline
 from choir_common.eventlog.tool_results import SEEN_BEFORE
+from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.events import (
     CoreStarted,
     ToolResultCommitted,
@@ -86,6 +87,12 @@ def test_text_of_a_trigger_counts_as_text_from_outside_with_the_trust_of_a_page(
     taint = apply_to_taint(SessionTaint(), "edge", message).lane("edge")
     assert [(one.what, one.trust) for one in taint.outside] == [("webhook ci", 10)]
     assert taint.trust == 10 and not taint.private
+    file = ReceivedFile(name="a.pdf", kind="document", path=".choirtmp/recv/a.pdf")
+    with_file = message.model_copy(update={"attachments": (file,)})
+    workspace = apply_to_taint(SessionTaint(), "edge", with_file).workspace
+    assert [(one.what, one.trust) for one in workspace.files[file.path].outside] == [
+        ("file a.pdf from webhook ci", 10)
+    ]
 
 
 def test_a_written_file_holds_what_its_lane_holds_and_others_do_not() -> None:

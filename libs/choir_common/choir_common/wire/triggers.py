@@ -1,10 +1,10 @@
 """Wire models of triggers: incoming webhooks (hooks), watched folders and mail, and their deliveries."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from choir_common.wire.attachments import MAX_FILE_NAME
+from choir_common.wire.attachments import MAX_FILE_NAME, MAX_FILES, Attachment
 from choir_common.wire.model import AwareTime, Name, WireModel
 from choir_common.wire.trigger_config import MAX_SENDER, SignatureScheme, TriggerKind
 
@@ -110,10 +110,12 @@ class HookTestResult(WireModel):
 MAX_MAIL_TEXT = 10_000
 """Characters of a mail's text; templates show fewer."""
 MAX_MAIL_FILES = 20
+MAX_MAIL_DMS = 10
+"""Conversations that get the files of one mail."""
 
 
 class MailedFile(WireModel):
-    """An attached file of a mail, which stays in the mailbox."""
+    """An attached file of a mail, as templates show it."""
 
     name: str = Field(max_length=MAX_FILE_NAME)
     size: int
@@ -126,6 +128,10 @@ class MailContent(WireModel):
     files: tuple[MailedFile, ...] = Field(default=(), max_length=MAX_MAIL_FILES)
     digest: str = Field(max_length=100)
     """Equal for copies of a mail, whatever their ids."""
+    attachments: dict[Name, Annotated[tuple[Attachment, ...], Field(max_length=MAX_FILES)]] = Field(
+        default_factory=dict, max_length=MAX_MAIL_DMS
+    )
+    """The files that the gateway has stored, by the conversation (DM) for which it did."""
 
 
 class MailOffer(WireModel):
@@ -152,3 +158,5 @@ class MailDecision(WireModel):
 
     outcome: Literal["not_taken", "send_content", "later", "taken"]
     """`taken`: it is stored for each trigger that matches; `later`: offer it again after a while."""
+    dms: tuple[Name, ...] = ()
+    """With `send_content`: the conversations for which the gateway stores the files of the mail."""

@@ -6,6 +6,7 @@ The job's id is derived from the message, so a turn that a crash interrupted sta
 import orjson
 
 from choir_agent.log.session_state import SessionState
+from choir_agent.prompt.event_messages import describe_file
 from choir_common.wire.events import CoreStarted, UserMessageStarted
 from choir_common.wire.model import JsonObject
 from choir_common.wire.prompt_marks import OUTSIDE_VALUES_REMARK
@@ -17,7 +18,9 @@ def job_of_schedule(message: UserMessageStarted, state: SessionState) -> CoreSta
     name = "schedule" if wake_up is None else f"schedule-{wake_up.schedule_id}"
     task = message.text
     if wake_up is not None and wake_up.outside:
-        name, task = "trigger", f"[Choir] {OUTSIDE_VALUES_REMARK}\n\n{task}"
+        files = (describe_file(file, by_user=False) for file in message.attachments)
+        name = "trigger"
+        task = "\n\n".join((f"[Choir] {OUTSIDE_VALUES_REMARK}", task, *files))
     return CoreStarted(
         job_id=f"job_{message.inbox_id}",
         job_name=_free_name(name, state),

@@ -169,7 +169,8 @@ def user_text(message: UserMessageStarted) -> str:
         parts.append(f"[Choir] The user replies to this message:\n{quote(message.reply_to)}")
     if message.text:
         parts.append(message.text)
-    parts += [_file(file) for file in message.attachments]
+    by_user = message.wake_up is None or not message.wake_up.outside
+    parts += [describe_file(file, by_user=by_user) for file in message.attachments]
     return _headed("\n\n".join(parts), message)
 
 
@@ -187,11 +188,13 @@ def _headed(text: str, message: UserMessageStarted | InjectedInstruction) -> str
     return f"[{line}]\n{text}" if line else text
 
 
-def _file(file: ReceivedFile) -> str:
+def describe_file(file: ReceivedFile, *, by_user: bool = True) -> str:
+    """Return the remark about a file that the user sent, or that came with what a trigger brought."""
     # The sender chose the file name: as JSON it cannot break out of its line.
     name = orjson.dumps(file.name).decode()
     mime = file.mime if _MIME.fullmatch(file.mime) else ANY_MIME
-    what = f"[Choir] The user sent a file, {name} ({file.kind}, {mime}, {file.size} bytes)"
+    heading = "The user sent a file" if by_user else "A file came with it, from outside"
+    what = f"[Choir] {heading}, {name} ({file.kind}, {mime}, {file.size} bytes)"
     if not file.path:
         return f"{what}, but it is not available: {file.problem or 'the download failed'}."
     return f"{what}: it is in {file.path}{_transcription(file.transcription)}"

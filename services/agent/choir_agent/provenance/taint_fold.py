@@ -227,16 +227,19 @@ def _after_message(taint: SessionTaint, lane: str, message: UserMessageStarted) 
         taint = _add(taint, lane, ResultProvenance(outside=source))
     if message.speaker is not None and message.speaker.is_outsider:
         taint = _add(taint, lane, _from_outsider(message.speaker))
+    sender, trust = "the user", TOOL_OUTPUT.trust
+    if wake_up is not None and wake_up.outside:
+        sender, trust = wake_up.outside, OUTSIDE_OUTPUT.trust
     for file in message.attachments:
         if file.transcription is not None:
             continue
         # The sender chose the name, so it is cut and kept in one line.
         name = " ".join(file.name.split())[:100]
-        source = (Origin(what=f"file {name} from the user", trust=TOOL_OUTPUT.trust),)
+        source = (Origin(what=f"file {name} from {sender}"[:MAX_ORIGIN_CHARS], trust=trust),)
         incoming = ResultProvenance(outside=source, private=source)
         taint = _add(taint, lane, incoming)
         if file.path:
-            lane_taint = LaneTaint(outside=source, private=source, trust=TOOL_OUTPUT.trust)
+            lane_taint = LaneTaint(outside=source, private=source, trust=trust)
             workspace = _with_file(workspace, file.path, lane_taint)
     if workspace is taint.workspace:
         return taint

@@ -42,18 +42,19 @@ class FileSpool:
         self.limits = caps
 
     async def store_upload(
-        self, dm: str, metadata: Attachment, pieces: AsyncIterator[bytes]
+        self, dm: str, metadata: Attachment, pieces: AsyncIterator[bytes], *, share: float = 1.0
     ) -> Attachment:
         """Store an upload; return its description with size and ref.
 
-        Raises TooLarge above the limit of a file, Unavailable if the spool is full.
+        `share` is the part of the spool that may be full afterwards. Raises TooLarge above the limit of a
+        file, Unavailable if the spool is full.
         """
         await asyncio.to_thread(self._prune, 0)
         token = secrets.token_hex(TOKEN_BYTES)
         path = self._root / "in" / dm / token
         size = await self._write(path, pieces)
         # Checked after the upload, because its size is unknown before.
-        if await asyncio.to_thread(self._total_bytes) > self.limits.all_bytes:
+        if await asyncio.to_thread(self._total_bytes) > self.limits.all_bytes * share:
             await asyncio.to_thread(path.unlink)
             raise Unavailable("The gateway's file storage is full; try again later.")
         attachment = metadata.model_copy(update={"size": size, "ref": f"{dm}/{token}"})
@@ -75,6 +76,13 @@ class FileSpool:
     async def open_upload(self, ref: str) -> AsyncIterator[bytes]:
         """Return the bytes of an upload; raises NotFound if it was deleted."""
         return await _opened(self._taken(ref))
+
+    async def remove_upload(self, ref: str) -> None:
+        """Delete an upload that nobody will fetch."""
+        path = self._taken(ref)
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+        description = path.with_name(path.name + DESCRIPTION_SUFFIX)
+        await asyncio.to_thread(description.unlink, missing_ok=True)
 
     async def store_outgoing(
         self, dm: str, outbox_id: int, ref: str, pieces: AsyncIterator[bytes]

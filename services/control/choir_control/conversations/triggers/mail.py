@@ -12,9 +12,15 @@ import structlog
 from choir_common.clock import Clock
 from choir_common.redactor import Redactor
 from choir_common.wire.trigger_config import TriggerConfig
-from choir_common.wire.triggers import MailContent, MailDecision, MailOffer
+from choir_common.wire.triggers import MAX_MAIL_DMS, MailContent, MailDecision, MailOffer
 from choir_control.configuration.current import ConfigService
-from choir_control.conversations.triggers.mail_rules import find_matches, find_refusal, make_values
+from choir_control.conversations.triggers.mail_rules import (
+    clean_files,
+    describe_missing,
+    find_matches,
+    find_refusal,
+    make_values,
+)
 from choir_control.conversations.triggers.rate_bucket import RateBucket
 from choir_control.conversations.triggers.records import NewDelivery, trigger_target
 from choir_control.conversations.triggers.store import TriggerStore
@@ -59,21 +65,23 @@ class MailTriggerService:
 
     async def offer(self, offer: MailOffer) -> MailDecision:
         """Store a mail once for each trigger that takes it, and return what the gateway does with it."""
-        is_taken, is_wanted, waits = False, False, False
+        is_taken, waits, wanting_dms = False, False, list[str]()
         key = f"{offer.sender.casefold()} {offer.mail_id}"
-        for name, trigger in find_matches(self._configuration.current.config, offer):
+        config = self._configuration.current.config
+        for name, trigger in find_matches(config, offer):
             if reason := find_refusal(trigger, offer):
                 self._count_refusal(name, trigger, key=key, reason=f"{offer.sender}: {reason}")
             elif await self._store.is_stored("mail", name, key):
                 is_taken = True
             elif offer.content is None:
-                is_wanted = True
+                wanting_dms.append(trigger_target(config, name).dm)
             elif await self._deliver(name, trigger, offer=offer, content=offer.content, key=key):
                 is_taken = True
             else:
                 waits = True
-        if is_wanted:
-            return MailDecision(outcome="send_content")
+        if wanting_dms:
+            dms = tuple(dict.fromkeys(wanting_dms))[:MAX_MAIL_DMS]
+            return MailDecision(outcome="send_content", dms=dms)
         if waits:
             return MailDecision(outcome="later")
         return MailDecision(outcome="taken" if is_taken else "not_taken")
@@ -102,14 +110,19 @@ class MailTriggerService:
         bucket = self.state_of(name, trigger).bucket
         if bucket.wait_s(trigger.per_minute, self._clock.monotonic()):
             return False
+        target = trigger_target(self._configuration.current.config, name)
+        attachments = clean_files(content.attachments.get(target.dm, ()), self._redactor)
         text = render_text(trigger.full_template, make_values(offer, content)).text
+        text += describe_missing(len(content.files) - len(attachments))
         delivery = NewDelivery(
-            target=trigger_target(self._configuration.current.config, name),
+            target=target,
             text=self._redactor.redact(text.replace("\x00", "")),
             key=key,
             content_key=content.digest,
             size=offer.size,
             received_at=self._clock.now(),
+            attachments=attachments,
+            file_gateway=offer.gateway,
         )
         result = await self._store.add(delivery)
         if result is None:

@@ -1,8 +1,10 @@
 """Rules of mail that starts work: which triggers match it, and what templates show of it. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from choir_common.redactor import Redactor
+from choir_common.wire.attachments import MAX_FILE_NAME, MAX_FILES, Attachment
 from choir_common.wire.config import Config
 from choir_common.wire.model import JsonObject
 from choir_common.wire.trigger_config import MailTriggerConfig, TriggerConfig
@@ -41,6 +43,28 @@ def make_values(offer: MailOffer, content: MailContent) -> JsonObject:
         "attachments": [{"name": it.name, "size": it.size} for it in content.files],
         "authenticated": not offer.doubt,
     }
+
+
+def clean_files(files: Sequence[Attachment], redactor: Redactor) -> tuple[Attachment, ...]:
+    """Return the files with known secrets masked in their names, as those of messages are."""
+    return tuple(
+        file.model_copy(
+            update={
+                "name": redactor.redact(file.name.replace("\x00", ""))[-MAX_FILE_NAME:] or "file"
+            }
+        )
+        for file in files
+    )
+
+
+def describe_missing(count: int) -> str:
+    """Return a remark about attached files that the gateway did not store; empty if it stored all."""
+    if count <= 0:
+        return ""
+    return (
+        f"\n\n[Choir] {count} more attached {'file is' if count == 1 else 'files are'} missing: a message "
+        f"has at most {MAX_FILES}, and the gateway keeps none that is too large or for which it has no room."
+    )
 
 
 def _matches(rule: MailTriggerConfig, offer: MailOffer) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from choir_common.wire.attachments import Attachment
 from choir_common.wire.config import Config
 from choir_common.wire.trigger_config import TriggerKind
 from choir_common.wire.triggers import TriggerType
@@ -34,6 +35,10 @@ class NewDelivery:
     received_at: datetime
     content_key: str | None = None
     """A digest of the content if equal contents are repetitions, whatever their key."""
+    attachments: tuple[Attachment, ...] = ()
+    """Files that came with it."""
+    file_gateway: str = ""
+    """The gateway that has the files."""
 
 
 @dataclass(frozen=True, slots=True)

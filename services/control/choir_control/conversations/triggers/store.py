@@ -7,9 +7,12 @@ any moment loses and doubles nothing.
 from collections.abc import Sequence
 from datetime import datetime
 
+from pydantic import TypeAdapter
+
 from choir_common.errors import Unavailable
 from choir_common.ids import new_id
 from choir_common.postgres.pool import Database, Record
+from choir_common.wire.attachments import Attachment
 from choir_common.wire.triggers import DeliveryView, TriggerType
 from choir_control.conversations.message_outcome import (
     DETAIL_CASES,
@@ -25,6 +28,8 @@ from choir_control.conversations.triggers.records import (
     TriggerTarget,
     WaitingDelivery,
 )
+
+_ATTACHMENTS: TypeAdapter[tuple[Attachment, ...]] = TypeAdapter(tuple[Attachment, ...])
 
 MAX_OPEN = 100
 """Deliveries of a trigger that wait or are running; more are refused."""
@@ -51,6 +56,12 @@ WITH open_ones AS (
     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM open_ones WHERE open_ones.n < $12
     ON CONFLICT DO NOTHING
     RETURNING delivery_id
+), with_files AS (
+    -- Closed, so that no agent takes it up before the delivery starts.
+    INSERT INTO choir_control.inbox
+        (inbox_id, gateway, update_id, dm, text, sent_at, attachments, closed_at)
+    SELECT delivery_id, $13, $14 || delivery_id, $5, '', $11, $15::json, clock_timestamp()
+    FROM added WHERE $15::text IS NOT NULL
 )
 SELECT open_ones.n, (SELECT delivery_id FROM added) AS added, (
     SELECT delivery_id FROM choir_control.trigger_deliveries
@@ -80,6 +91,9 @@ WITH started AS (
 ), asked AS (
     INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at)
     SELECT delivery_id, $2, $5 || delivery_id, dm, body, $3 FROM started
+    -- The row with the files was stored with the delivery.
+    ON CONFLICT (inbox_id) DO UPDATE
+        SET text = excluded.text, sent_at = excluded.sent_at, closed_at = NULL
     RETURNING inbox_id, dm
 ), offered AS (
     INSERT INTO choir_control.signals (dm, body, inbox_id) SELECT dm, $4::json, inbox_id FROM asked
@@ -149,6 +163,9 @@ class TriggerStore:
                 delivery.size,
                 delivery.received_at,
                 MAX_OPEN,
+                delivery.file_gateway,
+                KEY_PREFIX,
+                _ATTACHMENTS.dump_json(files).decode() if (files := delivery.attachments) else None,
             )
             if row is not None and (delivery_id := row["added"] or row["known"]) is not None:
                 return StoredDelivery(delivery_id, is_duplicate=row["added"] is None)

@@ -55,7 +55,7 @@ def make_email_channel(
         notes=notes,
         strangers=strangers,
     )
-    triggers = TriggerMailReceiver(gateway.name, control=control, policy=policy)
+    triggers = TriggerMailReceiver(gateway.name, control=control, policy=policy, spool=spool)
     watcher = MailboxWatcher(
         gateway.name,
         mailbox,

@@ -1,6 +1,7 @@
 """Conversion of a mail that may start work into an offer to control. Pure."""
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 
 from imap_tools.message import MailMessage
@@ -15,8 +16,8 @@ from choir_common.wire.triggers import (
 )
 from choir_gateway.channels.email.authentication import Headers
 from choir_gateway.channels.email.mail_parser import (
+    MailFile,
     read_date,
-    read_files,
     read_headers,
     read_subject,
     read_text,
@@ -47,9 +48,9 @@ def make_offer(
     )
 
 
-def make_content(message: MailMessage, offer: MailOffer) -> MailContent:
-    """Return what a mail says, with a digest that copies of it share."""
-    text, files = storable(read_text(message)), list(read_files(message))
+def make_content(message: MailMessage, files: Sequence[MailFile], offer: MailOffer) -> MailContent:
+    """Return what a mail with these files says, with a digest that copies of it share."""
+    text = storable(read_text(message))
     digest = hashlib.sha256()
     date = _find(read_headers(message), "date")
     for part in (offer.sender.casefold(), date, offer.subject, text):

@@ -1,9 +1,11 @@
 """Receiver of mail that starts work: mail of nobody in `dms` is offered to control for its triggers.
 
-Nobody gets an answer. Mail above a trigger's rate waits in the mailbox, so that users' mail goes on.
+Nobody gets an answer. Mail above a trigger's rate waits in the mailbox, so that users' mail goes on. Files
+are stored as users' files are, until control fetches them, but may not take all the room.
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Literal, Protocol
 
@@ -12,15 +14,20 @@ from imap_tools.message import MailMessage
 
 from choir_common.backoff import Backoff
 from choir_common.clients.control import ControlClient
-from choir_common.errors import ChoirError, InvalidRequest, NotFound, TooLarge
-from choir_common.wire.triggers import MailOffer
+from choir_common.errors import ChoirError, InvalidRequest, NotFound, TooLarge, Unavailable
+from choir_common.wire.attachments import MAX_FILES, Attachment
+from choir_common.wire.triggers import MailContent, MailDecision, MailOffer
+from choir_gateway.channels.email.mail_parser import MailFile, read_files
 from choir_gateway.channels.email.mail_policy import MailPolicy
 from choir_gateway.channels.email.trigger_mail import make_content, make_offer, quotes_own
+from choir_gateway.channels.spool import FileSpool
 
 log = structlog.get_logger("choir.gateway.email")
 
 FIRST_WAIT_S = 0.2
 MAX_WAIT_S = 10.0
+FILES_SHARE = 0.5
+"""The part of the spool that may be full after a stranger's file: the rest is for users' files."""
 MailResult = Literal["not_taken", "later", "taken"]
 
 
@@ -33,9 +40,12 @@ class MailSource(Protocol):
 class TriggerMailReceiver:
     """Receiver of one mailbox's mail that starts work."""
 
-    def __init__(self, gateway: str, *, control: ControlClient, policy: MailPolicy) -> None:
+    def __init__(
+        self, gateway: str, *, control: ControlClient, policy: MailPolicy, spool: FileSpool
+    ) -> None:
         self._gateway = gateway
         self._control = control
+        self._spool = spool
         self._policy = policy
 
     async def take(
@@ -47,27 +57,62 @@ class TriggerMailReceiver:
             return "not_taken"
         now = datetime.now(UTC)
         offer = make_offer(head, outsider, gateway=self._gateway, mail_id=mail_id, now=now)
-        result = await self._offer(offer)
-        if result != "send_content":
-            return result
+        decision = await self._offer(offer)
+        if decision.outcome != "send_content":
+            return decision.outcome
         message = await source.fetch(uid, headers_only=False)
         if message is None:
             return "not_taken"
         if outsider.is_automatic and await asyncio.to_thread(quotes_own, message):
             log.info("automatic answer to own mail ignored", gateway=self._gateway)
             return "not_taken"
-        content = await asyncio.to_thread(make_content, message, offer)
-        result = await self._offer(offer.model_copy(update={"content": content}))
-        return "not_taken" if result == "send_content" else result
+        content, files = await asyncio.to_thread(_parse, message, offer)
+        attachments = await self._store_files(files, decision.dms)
+        content = content.model_copy(update={"attachments": attachments})
+        decision = await self._offer(offer.model_copy(update={"content": content}))
+        if decision.outcome == "taken":
+            return "taken"
+        # A mail that waits is read again.
+        for attachment in (it for files_of_dm in attachments.values() for it in files_of_dm):
+            await self._spool.remove_upload(attachment.ref)
+        return "later" if decision.outcome == "later" else "not_taken"
 
-    async def _offer(self, offer: MailOffer) -> Literal[MailResult, "send_content"]:
+    async def _store_files(
+        self, files: Sequence[MailFile], dms: Sequence[str]
+    ) -> dict[str, tuple[Attachment, ...]]:
+        """Store the files for each conversation, so that they are erased with it."""
+        attachments = dict[str, tuple[Attachment, ...]]()
+        for dm in dms:
+            copies = [await self._store_file(dm, file) for file in files[:MAX_FILES]]
+            attachments[dm] = tuple(it for it in copies if it is not None)
+        return attachments
+
+    async def _store_file(self, dm: str, file: MailFile) -> Attachment | None:
+        metadata = Attachment(name=file.name, kind=file.kind, mime=file.mime, ref="-")
+        pieces = _at_once(file.content)
+        try:
+            return await self._spool.store_upload(dm, metadata, pieces, share=FILES_SHARE)
+        except (TooLarge, Unavailable, OSError) as error:
+            log.warning("file of a mail not stored", gateway=self._gateway, error=str(error))
+            return None
+
+    async def _offer(self, offer: MailOffer) -> MailDecision:
         backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
         while True:
             try:
-                return (await self._control.offer_mail(offer)).outcome
+                return await self._control.offer_mail(offer)
             except (NotFound, InvalidRequest, TooLarge) as error:
                 log.warning("mail refused", gateway=self._gateway, error=error.message)
-                return "not_taken"
+                return MailDecision(outcome="not_taken")
             except ChoirError as error:
                 log.info("mail not stored yet", gateway=self._gateway, error=error.message)
             await asyncio.sleep(backoff.pause_s())
+
+
+def _parse(message: MailMessage, offer: MailOffer) -> tuple[MailContent, tuple[MailFile, ...]]:
+    files = tuple(read_files(message))
+    return make_content(message, files, offer), files
+
+
+async def _at_once(content: bytes) -> AsyncIterator[bytes]:
+    yield content
