@@ -18,12 +18,16 @@ from choir_control.api.bus import make_bus_endpoints, make_mail_endpoint, make_p
 from choir_control.api.event_streams import LogStreamer
 from choir_control.api.hooks import hook_routes, incoming_hook_routes, trigger_routes
 from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
+from choir_control.api.openai.authentication import ClientAuthentication, ConversationResolver
+from choir_control.api.openai.routes import openai_routes
+from choir_control.api.openai.turns import TurnService
 from choir_control.api.operator.agents import (
     agent_routes,
     choice_routes,
     model_test_routes,
     signal_routes,
 )
+from choir_control.api.operator.api_clients import client_routes
 from choir_control.api.operator.approvals import approval_routes
 from choir_control.api.operator.audit import audit_routes
 from choir_control.api.operator.authentication import (
@@ -56,6 +60,7 @@ from choir_control.api.readiness import ReadinessChecks
 from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.conversations.history import ConversationHistoryReader
+from choir_control.conversations.inbox.answer_lookup import AnswerLookup
 from choir_control.conversations.pairing.buttons import PairingButtons
 from choir_control.log.eventlog.recovery_store import LogTailReader
 from choir_control.wiring.services import ControlServices
@@ -83,7 +88,7 @@ class HttpServices:
             metrics=log.metrics,
             limits=SessionRateLimiter(SystemClock()),
         )
-        web = services.web
+        web, clients = services.web, services.api_clients
         callers = CallerAuthentication(
             operator_token=services.secrets.operator_token,
             processes=ProcessTree(),
@@ -111,6 +116,16 @@ class HttpServices:
             file_routes=outbox_routes(services.conversations.outgoing_files),
             signed_routes=incoming_hook_routes(services.triggers.hooks),
             sign_in_routes=sign_in_routes(web.sessions, web.cookies, web.origins),
+            openai_authentication=ClientAuthentication(clients),
+            openai_routes=openai_routes(
+                TurnService(
+                    gateway=services.gateway,
+                    lookup=AnswerLookup(services.database),
+                    clients=clients,
+                ),
+                clients,
+                ConversationResolver(services.configuration),
+            ),
             metrics=log.control_metrics,
             secrets=services.secret_store,
         )
@@ -166,6 +181,7 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
         person_routes(services.persons),
         people_routes(services.conversations.people, services.pairing),
         telegram_routes(services.telegram),
+        client_routes(services.api_clients, services.web.origins, services.listener),
         web_routes(services.web.sessions, services.web.origins, services.listener),
         audit_routes(
             verifier=services.log.audit.verifier,

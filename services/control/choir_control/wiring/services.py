@@ -26,6 +26,8 @@ from choir_control.agents.sessions.record import CONTINUED_REASONS
 from choir_control.api.http_apps import AgentSockets
 from choir_control.api.operator.console import GatewayClients
 from choir_control.api.transports.listener import TcpListener
+from choir_control.api_clients.service import ApiClientService
+from choir_control.api_clients.store import ApiClientStore
 from choir_control.approvals.grant_store import GrantStore
 from choir_control.approvals.proposals.config_proposal import ConfigApplier
 from choir_control.approvals.store import ApprovalStore
@@ -112,6 +114,7 @@ class ControlServices:
         self.config_changes = self._make_config_changes()
         self.pairing = self._make_pairing()
         self.web = self._make_web()
+        self.api_clients = self._make_api_clients()
         self.persons = self._make_person_eraser()
         self.telegram = self._make_telegram_connector()
         self.rollout = self._make_rollout()
@@ -249,7 +252,7 @@ class ControlServices:
             operations=self.operations,
             configuration=self.configuration,
             paired=self.pairing,
-            browsers=self.web.sessions,
+            accesses=(self.web.sessions, self.api_clients),
             keyring=self.log.audit.keyring,
             clock=self._clock,
         )
@@ -279,6 +282,15 @@ class ControlServices:
             versions=self.config_changes.versions,
             conversations=self.sessions.conversations,
             notices=NoticeSender(self.database, self.conversations.outbox),
+            clock=self._clock,
+        )
+
+    def _make_api_clients(self) -> ApiClientService:
+        return ApiClientService(
+            ApiClientStore(self.database),
+            configuration=self.configuration,
+            versions=self.config_changes.versions,
+            conversations=self.sessions.conversations,
             clock=self._clock,
         )
 
