@@ -69,7 +69,7 @@ class _FilePart(_Part):
 ContentPart = Annotated[
     _TextPart | _ImagePart | _AudioPart | _FilePart, Field(discriminator="type")
 ]
-_CONTENT: TypeAdapter[str | tuple[ContentPart, ...]] = TypeAdapter(str | tuple[ContentPart, ...])
+_PARTS: TypeAdapter[tuple[ContentPart, ...]] = TypeAdapter(tuple[ContentPart, ...])
 
 
 class _StreamOptions(_Part):
@@ -130,12 +130,8 @@ def read_user_message(request: ChatRequest) -> UserMessage:
         raise InvalidRequest(
             "messages: the last message must be of the role user: only that one reaches the agent."
         )
-    try:
-        content = _CONTENT.validate_python(asked[-1].get("content"))
-    except ValidationError as error:
-        faults = error_messages(error, "messages[-1].content")
-        raise InvalidRequest("; ".join(faults[:SHOWN])) from None
-    message = UserMessage(content) if isinstance(content, str) else _join(content)
+    content = asked[-1].get("content")
+    message = UserMessage(content) if isinstance(content, str) else _join(_read_parts(content))
     if not message.text.strip() and not message.files:
         raise InvalidRequest("messages: the last message is empty.")
     if len(message.text) > MAX_TEXT:
@@ -164,6 +160,14 @@ def _refuse_unsupported(request: ChatRequest) -> None:
         raise InvalidRequest("logprobs: agents have none.")
     if request.modalities is not None and set(request.modalities) != {"text"}:
         raise InvalidRequest("modalities: agents answer with text.")
+
+
+def _read_parts(content: object) -> tuple[ContentPart, ...]:
+    try:
+        return _PARTS.validate_python(content)
+    except ValidationError as error:
+        faults = "; ".join(error_messages(error, "content")[:SHOWN])
+        raise InvalidRequest(f"messages[-1].content: {faults}.") from None
 
 
 def _join(parts: tuple[ContentPart, ...]) -> UserMessage:

@@ -1,7 +1,7 @@
 """Requests that chat programs make about a chat, and that are no message of the user. Pure.
 
 Open WebUI asks its model for a title, tags, follow-up questions and search queries, with a prompt that
-contains the whole chat. In the conversation of an agent such a prompt would be a message, so it is answered here.
+contains the whole chat. In an agent's conversation such a prompt would be a message. So it is answered here.
 """
 
 import json
