@@ -185,11 +185,12 @@ async def test_a_client_that_goes_away_gets_the_answer_later(api: OpenAIWorld) -
         assert answer.status_code == 200
         dm = answer.headers["x-choir-conversation"]
         await anext(answer.aiter_bytes())
+    body = json.dumps(ask("slow", n=1)).encode()
     with pytest.raises(httpx2.ReadTimeout):
-        async with make_client(api.world.tcp, timeout_s=1) as client:
-            await client.post(CHAT, json=ask("slow", n=1), headers=headers)
+        async with make_client(api.world.tcp, timeout_s=2) as client:
+            await client.post(CHAT, content=body, headers=headers)
     api.agent.may_answer.set()
-    done = await api.post(token, ask("slow", n=1), **{"x-stainless-retry-count": "2"})
+    done = await api.post(token, body, **{"x-stainless-retry-count": "2"})
     assert done.json()["choices"][0]["message"]["content"] == "echo: slow"
     history = (await api.world.get(f"/v1/dms/{dm}/messages")).json()["messages"]
     assert [it["text"] for it in history] == ["echo: slow"] * 2

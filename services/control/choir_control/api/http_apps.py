@@ -25,9 +25,8 @@ from choir_common.http.service_app import LargeBodyRoute, ReadinessCheck, make_s
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_control.api.event_streams import make_signal_router
 from choir_control.api.hooks import HOOK_BODIES
-from choir_control.api.openai.authentication import ClientAuthentication
-from choir_control.api.openai.error_responses import OpenAIErrorMiddleware
 from choir_control.api.openai.routes import BODIES as OPENAI_BODIES
+from choir_control.api.openai.routes import OpenAIEndpoints
 from choir_control.api.operator.authentication import (
     ConversationAuthentication,
     FileAuthentication,
@@ -42,7 +41,6 @@ from choir_control.api.rpc.app import RpcApp, make_rpc_router
 from choir_control.api.rpc.rate_limits import HEARTBEAT_LIMIT, SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.api.web_page import web_page_routes
-from choir_control.api_clients.service import API_PATH
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.metrics.meter import ControlMetrics
@@ -121,8 +119,7 @@ def make_host_app(
     file_routes: APIRouter,
     signed_routes: APIRouter,
     sign_in_routes: APIRouter,
-    openai_authentication: ClientAuthentication,
-    openai_routes: APIRouter,
+    openai: OpenAIEndpoints,
     metrics: ControlMetrics,
     secrets: SecretStore,
 ) -> FastAPI:
@@ -132,7 +129,6 @@ def make_host_app(
     app.title = "choird"
     app.add_middleware(DatabaseTimeoutMiddleware, readiness=readiness)
     app.add_middleware(PrivateAnswersMiddleware)
-    app.add_middleware(OpenAIErrorMiddleware)
     # The console first: routes are compared in this order, and a message must not wait for a hundred of them.
     for_people = [Depends(conversation_authentication), Depends(OPERATOR_TOKEN)]
     for router in (console_routes(gateway), *conversation_routers):
@@ -150,18 +146,20 @@ def make_host_app(
     # Each request proves by its own signature or token where it comes from.
     app.include_router(signed_routes, prefix="/v1", dependencies=[Depends(HOOK_SIGNATURE)])
     app.include_router(sign_in_routes, prefix="/v1")
-    for_clients = [Depends(openai_authentication)]
-    app.include_router(openai_routes, prefix=API_PATH, dependencies=for_clients)
+    openai.add_to(app)
     app.include_router(web_page_routes(gateway.files))
 
-    metrics_authentication = MetricsAuthentication(authentication, secrets)
+    _add_metrics(app, metrics, MetricsAuthentication(authentication, secrets))
+    return app
 
-    @app.get("/metrics", include_in_schema=False, dependencies=[Depends(metrics_authentication)])
+
+def _add_metrics(
+    app: FastAPI, metrics: ControlMetrics, authentication: MetricsAuthentication
+) -> None:
+    @app.get("/metrics", include_in_schema=False, dependencies=[Depends(authentication)])
     async def figures() -> Response:
         """Return choird's metrics; for operators, and for Prometheus with the secret `metrics-token`."""
         return Response(await metrics.render(), headers={"Content-Type": CONTENT_TYPE})
-
-    return app
 
 
 def _schema_routes(app: FastAPI) -> APIRouter:

@@ -18,8 +18,8 @@ from choir_control.api.bus import make_bus_endpoints, make_mail_endpoint, make_p
 from choir_control.api.event_streams import LogStreamer
 from choir_control.api.hooks import hook_routes, incoming_hook_routes, trigger_routes
 from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
-from choir_control.api.openai.authentication import ClientAuthentication, ConversationResolver
-from choir_control.api.openai.routes import openai_routes
+from choir_control.api.openai.authentication import ConversationResolver
+from choir_control.api.openai.routes import OpenAIEndpoints
 from choir_control.api.openai.turns import TurnService
 from choir_control.api.operator.agents import (
     agent_routes,
@@ -88,22 +88,21 @@ class HttpServices:
             metrics=log.metrics,
             limits=SessionRateLimiter(SystemClock()),
         )
-        web, clients = services.web, services.api_clients
+        web = services.web
         callers = CallerAuthentication(
             operator_token=services.secrets.operator_token,
             processes=ProcessTree(),
             cookies=web.cookies,
         )
         operators = OperatorAuthentication(callers, web.sessions, web.limits)
+        people = ConversationAuthentication(callers, web.sessions, web.limits)
         self.agent_app = make_agent_app(VERSION, self.readiness, endpoints)
         self.host_app = make_host_app(
             version=VERSION,
             readiness=self.readiness,
             endpoints=endpoints,
             authentication=operators,
-            conversation_authentication=ConversationAuthentication(
-                callers, web.sessions, web.limits
-            ),
+            conversation_authentication=people,
             file_authentication=FileAuthentication(operators, services.secrets.gateway_token),
             gateway=services.gateway,
             conversation_routers=_conversation_routers(services),
@@ -116,16 +115,7 @@ class HttpServices:
             file_routes=outbox_routes(services.conversations.outgoing_files),
             signed_routes=incoming_hook_routes(services.triggers.hooks),
             sign_in_routes=sign_in_routes(web.sessions, web.cookies, web.origins),
-            openai_authentication=ClientAuthentication(clients),
-            openai_routes=openai_routes(
-                TurnService(
-                    gateway=services.gateway,
-                    lookup=AnswerLookup(services.database),
-                    clients=clients,
-                ),
-                clients,
-                ConversationResolver(services.configuration),
-            ),
+            openai=_make_openai_endpoints(services),
             metrics=log.control_metrics,
             secrets=services.secret_store,
         )
@@ -155,6 +145,13 @@ def _make_agent_api(services: ControlServices) -> AgentApi:
         liveness=sessions.liveness,
         host_tools=services.host_tools.executor,
     )
+
+
+def _make_openai_endpoints(services: ControlServices) -> OpenAIEndpoints:
+    clients = services.api_clients
+    lookup = AnswerLookup(services.database)
+    turns = TurnService(gateway=services.gateway, lookup=lookup, clients=clients)
+    return OpenAIEndpoints(turns, clients, ConversationResolver(services.configuration))
 
 
 def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Sequence[APIRouter]:

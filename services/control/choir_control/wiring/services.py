@@ -93,8 +93,7 @@ class ControlServices:
         self.gateway = _make_gateway_clients(settings, secrets)
         self.listener = TcpListener(settings)
         self.agent_sockets = AgentSockets(settings)
-        own_secrets = {k: v for k, v in secrets.secrets.items() if k not in RESERVED_SECRETS}
-        self.secret_store = SecretStore({**own_secrets, **secrets.supplied}, redactor)
+        self.secret_store = _make_secret_store(secrets, redactor)
         self.configuration = ConfigService(
             settings.config_file, settings.default_model, ConfigVersionStore(self.database)
         )
@@ -417,6 +416,11 @@ class ControlServices:
             signal_locks=log.signal_locks,
             redactor=self.redactor,
         )
+
+
+def _make_secret_store(secrets: ControlSecrets, redactor: Redactor) -> SecretStore:
+    own_secrets = {k: v for k, v in secrets.secrets.items() if k not in RESERVED_SECRETS}
+    return SecretStore({**own_secrets, **secrets.supplied}, redactor)
 
 
 def _bearer(token: str | None) -> dict[str, str]:

@@ -125,12 +125,12 @@ def parse_chat_request(body: bytes) -> ChatRequest:
 
 def read_user_message(request: ChatRequest) -> UserMessage:
     """Return the last message of the user; raises InvalidRequest if the request does not end with one."""
-    asked = [it for it in request.messages if it.get("role") not in INSTRUCTION_ROLES]
-    if not asked or asked[-1].get("role") not in USER_ROLES:
+    dialogue = [it for it in request.messages if it.get("role") not in INSTRUCTION_ROLES]
+    if not dialogue or dialogue[-1].get("role") not in USER_ROLES:
         raise InvalidRequest(
             "messages: the last message must be of the role user: only that one reaches the agent."
         )
-    content = asked[-1].get("content")
+    content = dialogue[-1].get("content")
     message = UserMessage(content) if isinstance(content, str) else _join(_read_parts(content))
     if not message.text.strip() and not message.files:
         raise InvalidRequest("messages: the last message is empty.")

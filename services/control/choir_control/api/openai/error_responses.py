@@ -79,11 +79,11 @@ def _rewrite(head: Message, body: bytes) -> tuple[Message, bytes]:
     problem, status = json.loads(body), head["status"]
     content = error_body(status, str(problem["code"]), str(problem["detail"]))
     replaced = (b"content-type", b"content-length")
-    kept = [it for it in head["headers"] if it[0].lower() not in replaced]
+    others = [it for it in head["headers"] if it[0].lower() not in replaced]
     own = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
     if problem["code"] == FAILED:
         own.append((b"x-should-retry", b"false"))  # the same request gets the same answer
-    return {**head, "headers": [*kept, *own]}, content
+    return {**head, "headers": [*others, *own]}, content
 
 
 def _type_of(status: int) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -15,7 +15,7 @@ from choir_common.http.responses import EVENT_STREAM_HEADERS, KEEPALIVE, KEEPALI
 from choir_common.http.routers import ServiceRouter
 from choir_common.http.service_app import LargeBodyRoute
 from choir_common.ids import new_id
-from choir_control.api.openai.authentication import ConversationResolver
+from choir_control.api.openai.authentication import ClientAuthentication, ConversationResolver
 from choir_control.api.openai.chat_request import ChatRequest, parse_chat_request, read_user_message
 from choir_control.api.openai.chat_response import (
     DONE,
@@ -25,12 +25,13 @@ from choir_control.api.openai.chat_response import (
     error_event,
 )
 from choir_control.api.openai.client_tasks import answer_task
+from choir_control.api.openai.error_responses import OpenAIErrorMiddleware
 from choir_control.api.openai.turns import Turn, TurnService
 from choir_control.api_clients.service import API_PATH, ApiClientService
 from choir_control.configuration.api_clients import ApiClient
 
 MAX_BODY = 30_000_000
-"""Bytes, with files in base64 and the whole history, of which only the last message is used."""
+"""Bytes, with files in base64 and the whole history."""
 BODIES = LargeBodyRoute("POST", rf"{API_PATH}/chat/completions", MAX_BODY, 60.0)
 MAX_KEY = 255
 THREAD_BYTES = 200_000
@@ -38,10 +39,26 @@ THREAD_BYTES = 200_000
 CLIENT_CLOSED = 499
 
 
-def openai_routes(
+class OpenAIEndpoints:
+    """The endpoints for clients, with their access check, and errors in OpenAI's shape."""
+
+    def __init__(
+        self, turns: TurnService, clients: ApiClientService, conversations: ConversationResolver
+    ) -> None:
+        self._authentication = ClientAuthentication(clients)
+        self._router = _make_router(turns, clients, conversations)
+
+    def add_to(self, app: FastAPI) -> None:
+        """Add the endpoints to an application."""
+        for_clients = [Depends(self._authentication)]
+        app.include_router(self._router, prefix=API_PATH, dependencies=for_clients)
+        app.add_middleware(OpenAIErrorMiddleware)
+
+
+def _make_router(
     turns: TurnService, clients: ApiClientService, conversations: ConversationResolver
 ) -> APIRouter:
-    """Return the router; the caller authenticates clients. OpenAI's documentation describes the shapes."""
+    # OpenAI's documentation describes the shapes
     router = ServiceRouter(include_in_schema=False)
     chat = _ChatHandler(turns, clients, conversations)
 
