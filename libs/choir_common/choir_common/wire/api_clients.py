@@ -10,8 +10,26 @@ MAX_CLIENT_NAME = 18
 """With the longest name of an agent, the name of the conversation has at most 64 characters."""
 CLIENT_NAME_PATTERN = rf"^[a-z][a-z0-9-]{{0,{MAX_CLIENT_NAME - 1}}}$"
 
+_DM_PREFIX = "api."
+
 ApiScope = Literal["chat"]
 """What a client may do. `chat`: talk with its agents."""
+
+
+def client_dm(client: str, agent_id: str) -> str:
+    """Return the name of a client's conversation with an agent.
+
+    Names of clients have no dot, so no two clients get the same one.
+    """
+    return f"{_DM_PREFIX}{client}.{agent_id}"
+
+
+def is_client_dm(dm: str) -> bool:
+    """Return whether a conversation has the name of a client's.
+
+    A client reads only while it waits for an answer, so nothing is asked or reported there unasked.
+    """
+    return dm.startswith(_DM_PREFIX)
 
 
 class AddApiClient(WireModel):

@@ -26,11 +26,11 @@ from choir_common.errors import (
     Unauthorized,
     Unavailable,
 )
-from choir_common.wire.api_clients import AddApiClient, ApiClientView
+from choir_common.wire.api_clients import AddApiClient, ApiClientView, client_dm
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
 from choir_control.agents.sessions.conversation_reconciler import ConversationReconciler
 from choir_control.api_clients.store import ApiClientStore
-from choir_control.configuration.api_clients import ApiClient, client_dm, find_console_gateway
+from choir_control.configuration.api_clients import ApiClient, find_console_gateway
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.conversations.triggers.rate_bucket import RateBucket
 

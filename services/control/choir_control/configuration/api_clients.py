@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from choir_common.wire.api_clients import ApiScope
+from choir_common.wire.api_clients import ApiScope, client_dm
 from choir_common.wire.channel_config import DmConfig
 from choir_common.wire.config import Config
 from choir_control.configuration.people import Identity
@@ -29,14 +29,6 @@ class ApiClient:
     created_at: datetime
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
-
-
-def client_dm(client: str, agent_id: str) -> str:
-    """Return the name of a client's conversation with an agent.
-
-    Names of clients have no dot, so no two clients get the same one.
-    """
-    return f"api.{client}.{agent_id}"
 
 
 def find_console_gateway(config: Config) -> str | None:

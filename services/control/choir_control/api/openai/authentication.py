@@ -3,10 +3,10 @@
 from fastapi import Request
 
 from choir_common.errors import Forbidden, NotFound
-from choir_common.wire.api_clients import ApiScope
+from choir_common.wire.api_clients import ApiScope, client_dm
 from choir_control.api.rpc.caller import read_bearer_token, read_headers
 from choir_control.api_clients.service import ApiClientService
-from choir_control.configuration.api_clients import ApiClient, client_dm
+from choir_control.configuration.api_clients import ApiClient
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 
 CONVERSATION_HEADER = "x-choir-conversation"
