@@ -16,7 +16,7 @@ import pytest
 
 from choir_common.http.client import make_client
 from tests.service.control.openai_world import CHAT, OpenAIWorld, ask, openai_world
-from tests.service.control.world import World, until
+from tests.service.control.world import World
 from tests.support.shell import ChoirctlRunner
 
 REQUESTS = json.loads((Path(__file__).parent / "open_webui_requests.json").read_text())
@@ -64,16 +64,6 @@ async def test_the_official_sdk_chats_streams_and_lists_agents(api: OpenAIWorld)
     assert "".join(pieces) == "echo: a longer text, please"
     assert len([it for it in pieces if it]) > 1, "as it is written"
     assert chunks[-1].usage is not None and chunks[-1].usage.completion_tokens == 7
-    await check_list_and_revoke(api, shell)
-
-
-async def check_list_and_revoke(api: OpenAIWorld, shell: ChoirctlRunner) -> None:
-    [listed] = await asyncio.to_thread(lambda: shell.data("client", "list"))
-    assert (listed["name"], listed["agents"]) == ("sdk", ["main"]) and listed["last_used_at"]
-    assert "token" not in listed
-    await asyncio.to_thread(lambda: shell.succeeds("client", "revoke", "sdk"))
-    assert (await api.world.get("/v1/clients")).json()["items"] == []
-    await asyncio.to_thread(lambda: shell.fails(3, "client", "revoke", "sdk"))
 
 
 async def test_errors_have_the_shape_that_the_sdk_expects(api: OpenAIWorld) -> None:
@@ -219,17 +209,20 @@ async def test_the_program_of_the_page_runs(api: OpenAIWorld) -> None:
     ]
 
 
-async def test_a_client_survives_a_restart_and_the_conversation_of_a_new_token_goes_on(
-    api: OpenAIWorld,
-) -> None:
+async def test_a_new_token_replaces_the_old_one_until_it_is_revoked(api: OpenAIWorld) -> None:
     token = await api.add_client("app")
     renewed = await api.add_client("app")
     assert (await api.post(token, ask("hello"))).status_code == 401
-
-    async def is_stored() -> bool:
-        rows = await api.world.database.fetch("SELECT digest FROM choir_control.api_clients")
-        return len(rows) == 1 and len(rows[0]["digest"]) == 32
-
-    await until(is_stored)
     assert (await api.post(renewed, ask("hello"))).status_code == 200
-    assert api.agent.messages[0].dm == "api.app.main"
+    assert api.agent.messages[0].dm == "api.app.main", "the conversation goes on"
+    [digest] = await api.world.database.fetch("SELECT digest FROM choir_control.api_clients")
+    assert len(digest["digest"]) == 32
+
+    shell = ChoirctlRunner(api.world.home)
+    [listed] = await asyncio.to_thread(lambda: shell.data("client", "list"))
+    assert (listed["name"], listed["agents"]) == ("app", []) and listed["last_used_at"]
+    assert "token" not in listed
+    await asyncio.to_thread(lambda: shell.succeeds("client", "revoke", "app"))
+    assert (await api.world.get("/v1/clients")).json()["items"] == []
+    assert (await api.post(renewed, ask("hello"))).status_code == 401
+    await asyncio.to_thread(lambda: shell.fails(3, "client", "revoke", "app"))
