@@ -60,7 +60,7 @@ from choir_control.api.readiness import ReadinessChecks
 from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.conversations.history import ConversationHistoryReader
-from choir_control.conversations.inbox.answer_lookup import AnswerLookup
+from choir_control.conversations.inbox.answer_store import AnswerStore
 from choir_control.conversations.pairing.buttons import PairingButtons
 from choir_control.log.eventlog.recovery_store import LogTailReader
 from choir_control.wiring.services import ControlServices
@@ -149,7 +149,7 @@ def _make_agent_api(services: ControlServices) -> AgentApi:
 
 def _make_openai_endpoints(services: ControlServices) -> OpenAIEndpoints:
     clients = services.api_clients
-    lookup = AnswerLookup(services.database)
+    lookup = AnswerStore(services.database)
     turns = TurnService(gateway=services.gateway, lookup=lookup, clients=clients)
     return OpenAIEndpoints(turns, clients, ConversationResolver(services.configuration))
 

@@ -5,7 +5,7 @@ from typing import Literal
 from choir_common.errors import ChoirError
 from choir_common.wire.model import WireModel
 from choir_control.api.openai.error_responses import error_body
-from choir_control.conversations.inbox.answer_lookup import TokenUsage
+from choir_control.conversations.inbox.answer_store import TokenUsage
 
 DONE = b"data: [DONE]\n\n"
 OWNER = "choir"
@@ -77,30 +77,30 @@ class ChatCompletion(WireModel):
     usage: Usage | None
 
 
-class Delta(WireModel):
+class AddedText(WireModel):
     """A part of the answer."""
 
     role: Literal["assistant"] | None = None
     content: str | None = None
 
 
-class ChunkChoice(WireModel):
+class EventChoice(WireModel):
     """The only choice of a chunk."""
 
     index: int = 0
-    delta: Delta
+    delta: AddedText
     logprobs: None = None
     finish_reason: Literal["stop"] | None = None
 
 
-class ChatChunk(WireModel):
+class CompletionEvent(WireModel):
     """One event of a stream."""
 
     id: str
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
     created: int
     model: str
-    choices: tuple[ChunkChoice, ...]
+    choices: tuple[EventChoice, ...]
     usage: Usage | None = None
 
 
@@ -124,22 +124,22 @@ class CompletionWriter:
 
     def begin(self) -> bytes:
         """Return the first event of a stream."""
-        return self._event(ChunkChoice(delta=Delta(role="assistant", content="")))
+        return self._event(EventChoice(delta=AddedText(role="assistant", content="")))
 
     def piece(self, text: str) -> bytes:
         """Return the event that appends a text."""
-        return self._event(ChunkChoice(delta=Delta(content=text)))
+        return self._event(EventChoice(delta=AddedText(content=text)))
 
     def end(self) -> bytes:
         """Return the event that ends the answer."""
-        return self._event(ChunkChoice(delta=Delta(), finish_reason="stop"))
+        return self._event(EventChoice(delta=AddedText(), finish_reason="stop"))
 
     def usage(self, usage: TokenUsage | None) -> bytes:
         """Return the event with the usage, which comes after the end."""
         return self._event(usage=_usage(usage))
 
-    def _event(self, *choices: ChunkChoice, usage: Usage | None = None) -> bytes:
-        chunk = ChatChunk(
+    def _event(self, *choices: EventChoice, usage: Usage | None = None) -> bytes:
+        chunk = CompletionEvent(
             id=self._id, created=self._created, model=self._model, choices=choices, usage=usage
         )
         return b"data: " + chunk.model_dump_json().encode() + b"\n\n"

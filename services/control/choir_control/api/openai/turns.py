@@ -22,7 +22,7 @@ from choir_control.api.openai.reply_text import ReplyText
 from choir_control.api.operator.console import GatewayClients
 from choir_control.api_clients.service import NO_CLIENT, ApiClientService
 from choir_control.configuration.api_clients import ApiClient
-from choir_control.conversations.inbox.answer_lookup import AnswerLookup, MessageState
+from choir_control.conversations.inbox.answer_store import AnswerStore, MessageState
 
 RETRY_WINDOW = timedelta(minutes=15)
 LOOK_EVERY_TICKS = 10
@@ -46,14 +46,14 @@ class Turn:
     accepted: InboundAccepted
 
 
-class RequestKeys:
+class RetryRecognizer:
     """Idempotency keys: the client's own, or one by which a repetition of the same request is found.
 
     Clients of OpenAI send no key, but count their retries. Equal requests that are no retries are different
     messages: a user may say the same twice.
     """
 
-    def __init__(self, lookup: AnswerLookup) -> None:
+    def __init__(self, lookup: AnswerStore) -> None:
         self._lookup = lookup
         self._recent: dict[tuple[str, str], str] = {}
         """Keys of requests of this process, which may not be stored yet."""
@@ -79,10 +79,10 @@ class TurnService:
     """Service of turns: what the routes of the API use."""
 
     def __init__(
-        self, *, gateway: GatewayClients, lookup: AnswerLookup, clients: ApiClientService
+        self, *, gateway: GatewayClients, lookup: AnswerStore, clients: ApiClientService
     ) -> None:
         self.lookup = lookup
-        self.keys = RequestKeys(lookup)
+        self.keys = RetryRecognizer(lookup)
         self._gateway = gateway
         self._clients = clients
 

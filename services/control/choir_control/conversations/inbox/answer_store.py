@@ -30,8 +30,8 @@ class TokenUsage:
     reasoning: int
 
 
-class AnswerLookup:
-    """Reads of the tables `inbox`, `outbox` and `ledger` about one message."""
+class AnswerStore:
+    """Store with reads of the tables `inbox`, `outbox` and `ledger` about one message."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
