@@ -24,6 +24,7 @@ from choir_control.agents.sessions.conversation_reconciler import (
 from choir_control.agents.sessions.idle_end import INTERVAL_S as IDLE_INTERVAL_S
 from choir_control.agents.sessions.workspace_traps import INTERVAL_S as TRAPS_INTERVAL_S
 from choir_control.agents.sessions.workspace_usage import INTERVAL_S as USAGE_INTERVAL_S
+from choir_control.api_clients.service import SWEEP_INTERVAL_S as CLIENTS_INTERVAL_S
 from choir_control.approvals.service import EXPIRY_INTERVAL_S
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.startup import read_startup_config
@@ -108,6 +109,7 @@ class ControlApp:
         snapshot = await services.configuration.put_in_force(candidate)
         await services.conversations.people.load()
         await services.pairing.load()
+        await services.api_clients.load()
         await services.log.audit.anchoring.open()
         await services.config_changes.secret_reloader.remember_startup_values()
         stack.push_async_callback(self._runtime.close)
@@ -176,6 +178,7 @@ class ControlApp:
                 ("lost model calls", LOST_CALLS_INTERVAL_S, services.money.budgets.count_lost),
                 ("egress", SEND_INTERVAL_S, services.egress.send),
                 ("pairing", PAIRING_INTERVAL_S, services.pairing.sweep),
+                ("clients", CLIENTS_INTERVAL_S, services.api_clients.sweep),
                 ("web sessions", WEB_SWEEP_INTERVAL_S, services.web.sessions.sweep),
                 ("wake-ups", WAKE_UPS_INTERVAL_S, services.schedules.wake_ups.sync),
                 ("conversation cleanup", job.INTERVAL_S, services.conversations.tidy),

@@ -108,6 +108,7 @@ VALUES: dict[str, Value] = {
     "key": lambda _: "event_window",
     "value": lambda _: "60",
     "browser": lambda _: "web_0",
+    "client": lambda _: "a-client",
 }
 # where the name of an argument does not tell
 SPECIAL: dict[str, tuple[Value, ...]] = {

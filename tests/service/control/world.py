@@ -78,6 +78,8 @@ class GatewayStandIn:
     delay_s: float = 0.0
     in_flight: dict[str, int] = field(default_factory=dict)
     most_in_flight: int = 0
+    then_deliver: Callable[[OutboundMessage], Awaitable[DeliveryReceipt]] | None = None
+    """A real gateway that delivers, too."""
 
     async def deliver(self, message: OutboundMessage) -> DeliveryReceipt:
         self.in_flight[message.dm] = self.in_flight.get(message.dm, 0) + 1
@@ -89,6 +91,8 @@ class GatewayStandIn:
                 raise self.fail_with.pop(0)
         finally:
             self.in_flight[message.dm] -= 1
+        if self.then_deliver is not None:
+            return await self.then_deliver(message)
         return DeliveryReceipt(
             outbox_id=message.outbox_id, status="delivered", message_id=f"m{message.outbox_id}"
         )

@@ -15,6 +15,8 @@ from choir_common.http.response_parser import CONTENT_TYPE, Problem, ServerSentE
 KEEPALIVE = b": keepalive\n\n"
 KEEPALIVE_S = 15.0
 """Seconds between two keepalives of an idle stream."""
+EVENT_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+"""Headers that forbid caching and buffering of an event stream."""
 
 
 def problem_response(error: ChoirError) -> JSONResponse:
@@ -53,8 +55,4 @@ def render_event(event: ServerSentEvent) -> bytes:
 
 def event_stream_response(body: AsyncIterator[bytes]) -> StreamingResponse:
     """Return the response that sends `body` as an event stream, without caching or buffering."""
-    return StreamingResponse(
-        body,
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
-    )
+    return StreamingResponse(body, media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)

@@ -6,6 +6,7 @@ Only DMs of a console gateway can be used from a terminal; those of a Telegram b
 from collections.abc import Sequence
 
 from choir_common.errors import Conflict, NotFound
+from choir_common.wire.api_clients import is_client_dm
 from choir_common.wire.operator import DmView
 from choirctl.api.control import ControlClient
 from choirctl.output.views import agent_channel
@@ -40,11 +41,14 @@ async def select_dm(api: ControlClient, agent: str | None = None, dm: str | None
 def default_dm(dms: Sequence[DmView]) -> str:
     """Return the DM for a chat without options.
 
-    Prefers a DM with a running agent, then one whose agent is stopped; among equals `console`, then by name.
+    Prefers a DM with a running agent, then one whose agent is stopped; among equals `console`, then by name,
+    programs' conversations last.
     Raises Conflict if there is none; the message lists where agents can be reached.
     """
     candidates = [it for it in dms if it.channel.uses_choir_api and it.agent_id is not None]
-    candidates.sort(key=lambda it: (not it.bound, it.name != DEFAULT_DM, it.name))
+    candidates.sort(
+        key=lambda it: (not it.bound, it.name != DEFAULT_DM, is_client_dm(it.name), it.name)
+    )
     if candidates:
         return candidates[0].name
     elsewhere = [it for it in dms if it.agent_id is not None]

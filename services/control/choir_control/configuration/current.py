@@ -6,7 +6,7 @@ A new configuration replaces the old one as a whole; it is never patched.
 import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +36,7 @@ from choir_common.wire.messages import (
 )
 from choir_common.wire.policy import AgentPolicy, Role
 from choir_common.wire.rpc import ResourceBindings
+from choir_control.configuration.api_clients import ApiClient, add_clients
 from choir_control.configuration.pairing import PairedUser, add_paired
 from choir_control.configuration.parsing import (
     complete_config,
@@ -73,11 +74,13 @@ class ConfigSnapshot:
 
     version: int
     config: Config
-    """config.json with the deployment's additions and the conversations of paired users."""
+    """config.json with the deployment's additions and the conversations of paired users and of clients."""
     linked: Mapping[Identity, str] = field(default_factory=dict)
     """The people of linked identities."""
     paired: Mapping[str, PairedUser] = field(default_factory=dict)
     """Paired users whose conversations are in `config`, by its name."""
+    client_dms: Mapping[str, str] = field(default_factory=dict)
+    """The client of each conversation of the OpenAI-compatible API, by its name."""
 
     @property
     def people(self) -> PersonRegistry:
@@ -356,6 +359,7 @@ class ConfigService:
         self._candidate: ConfigCandidate | None = None
         self._linked: Mapping[Identity, str] = {}
         self._paired: tuple[PairedUser, ...] = ()
+        self._clients: tuple[ApiClient, ...] = ()
         self.note = ""
         """Why the configuration in force is not the one in the file; empty if it was read from the file."""
 
@@ -368,7 +372,7 @@ class ConfigService:
 
     @property
     def declared(self) -> Config:
-        """Return the configuration in force without the conversations of paired users."""
+        """Return the configuration in force without the conversations of paired users and of clients."""
         if self._candidate is None:
             raise NotFound("No configuration has been loaded yet.")
         return self._candidate.config
@@ -427,7 +431,7 @@ class ConfigService:
             return self._swap(version, candidate, reason)
 
     async def renumber(self, reason: Reason = "secrets") -> int:
-        """Give the current configuration a new version: secrets that it names, or paired users, changed."""
+        """Give the current configuration a new version: secrets, paired users or clients have changed."""
         async with self._lock:
             candidate = self._candidate
             if candidate is None:
@@ -440,19 +444,32 @@ class ConfigService:
     def set_linked(self, linked: Mapping[Identity, str]) -> None:
         """Replace the people of linked identities."""
         self._linked = dict(linked)
-        if self._current is not None:
-            self._current = replace(self._current, linked=self._linked)
+        self._refresh()
 
     def set_paired(self, users: Iterable[PairedUser]) -> None:
         """Replace the paired users."""
         self._paired = tuple(users)
+        self._refresh()
+
+    def set_clients(self, clients: Iterable[ApiClient]) -> None:
+        """Replace the clients of the OpenAI-compatible API."""
+        self._clients = tuple(clients)
+        self._refresh()
+
+    def _refresh(self) -> None:
         if self._current is not None:
-            config, paired = add_paired(self.declared, self._paired)
-            self._current = replace(self._current, config=config, paired=paired)
+            self._current = self._snapshot(self._current.version, self.declared)
+
+    def _snapshot(self, version: int, declared: Config) -> ConfigSnapshot:
+        """Return a configuration with what the database adds to it."""
+        config, paired = add_paired(declared, self._paired)
+        config, client_dms, client_people = add_clients(config, self._clients)
+        return ConfigSnapshot(
+            version, config, {**self._linked, **client_people}, paired, client_dms
+        )
 
     def _swap(self, version: int, candidate: ConfigCandidate, reason: Reason) -> ConfigSnapshot:
-        config, paired = add_paired(candidate.config, self._paired)
-        snapshot = ConfigSnapshot(version, config, self._linked, paired)
+        snapshot = self._snapshot(version, candidate.config)
         self._current, self._candidate = snapshot, candidate
         if reason == "config":
             self.note = ""

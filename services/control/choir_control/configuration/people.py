@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from choir_common.wire.api_clients import is_client_dm
 from choir_common.wire.channel_config import DmConfig
 from choir_common.wire.config import Config
 from choir_common.wire.people_config import PersonRole
@@ -112,7 +113,8 @@ class PersonRegistry:
         That is itself if it may decide; else an admin's among the agent's conversations `dms`, or any
         admin's; else itself, and operators decide.
         """
-        candidates = (asking_dm, *dms, *sorted(self.config.dms))
+        others = (dm for dm in (*dms, *sorted(self.config.dms)) if not is_client_dm(dm))
+        candidates = (asking_dm, *others)
         may = self.may_decide if self.may_decide(asking_dm) else self.is_admin
         return next((dm for dm in candidates if may(dm)), asking_dm)
 

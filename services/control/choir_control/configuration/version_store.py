@@ -4,7 +4,7 @@ from typing import Literal
 
 from choir_common.postgres.pool import Database
 
-Reason = Literal["start", "config", "secrets", "pairing"]
+Reason = Literal["start", "config", "secrets", "pairing", "clients"]
 
 
 class ConfigVersionStore:

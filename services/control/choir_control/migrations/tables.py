@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from choir_control.migrations import (
+    api_client_tables,
     approval_tables,
     pairing_tables,
     schedule_tables,
@@ -36,6 +37,7 @@ from choir_control.migrations.metadata import CLOCK, DOLLARS, METADATA, NOW, SCH
 __all__ = (
     "METADATA",
     "SCHEMA",
+    "api_client_tables",
     "approval_tables",
     "pairing_tables",
     "schedule_tables",

@@ -18,12 +18,16 @@ from choir_control.api.bus import make_bus_endpoints, make_mail_endpoint, make_p
 from choir_control.api.event_streams import LogStreamer
 from choir_control.api.hooks import hook_routes, incoming_hook_routes, trigger_routes
 from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
+from choir_control.api.openai.authentication import ConversationResolver
+from choir_control.api.openai.routes import OpenAIEndpoints
+from choir_control.api.openai.turns import TurnService
 from choir_control.api.operator.agents import (
     agent_routes,
     choice_routes,
     model_test_routes,
     signal_routes,
 )
+from choir_control.api.operator.api_clients import client_routes
 from choir_control.api.operator.approvals import approval_routes
 from choir_control.api.operator.audit import audit_routes
 from choir_control.api.operator.authentication import (
@@ -56,6 +60,7 @@ from choir_control.api.readiness import ReadinessChecks
 from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.conversations.history import ConversationHistoryReader
+from choir_control.conversations.inbox.answer_store import AnswerStore
 from choir_control.conversations.pairing.buttons import PairingButtons
 from choir_control.log.eventlog.recovery_store import LogTailReader
 from choir_control.wiring.services import ControlServices
@@ -90,15 +95,14 @@ class HttpServices:
             cookies=web.cookies,
         )
         operators = OperatorAuthentication(callers, web.sessions, web.limits)
+        people = ConversationAuthentication(callers, web.sessions, web.limits)
         self.agent_app = make_agent_app(VERSION, self.readiness, endpoints)
         self.host_app = make_host_app(
             version=VERSION,
             readiness=self.readiness,
             endpoints=endpoints,
             authentication=operators,
-            conversation_authentication=ConversationAuthentication(
-                callers, web.sessions, web.limits
-            ),
+            conversation_authentication=people,
             file_authentication=FileAuthentication(operators, services.secrets.gateway_token),
             gateway=services.gateway,
             conversation_routers=_conversation_routers(services),
@@ -111,6 +115,7 @@ class HttpServices:
             file_routes=outbox_routes(services.conversations.outgoing_files),
             signed_routes=incoming_hook_routes(services.triggers.hooks),
             sign_in_routes=sign_in_routes(web.sessions, web.cookies, web.origins),
+            openai=_make_openai_endpoints(services),
             metrics=log.control_metrics,
             secrets=services.secret_store,
         )
@@ -142,6 +147,13 @@ def _make_agent_api(services: ControlServices) -> AgentApi:
     )
 
 
+def _make_openai_endpoints(services: ControlServices) -> OpenAIEndpoints:
+    clients = services.api_clients
+    lookup = AnswerStore(services.database)
+    turns = TurnService(gateway=services.gateway, lookup=lookup, clients=clients)
+    return OpenAIEndpoints(turns, clients, ConversationResolver(services.configuration))
+
+
 def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Sequence[APIRouter]:
     approvals = services.approvals
     return (
@@ -166,6 +178,7 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
         person_routes(services.persons),
         people_routes(services.conversations.people, services.pairing),
         telegram_routes(services.telegram),
+        client_routes(services.api_clients, services.web.origins, services.listener),
         web_routes(services.web.sessions, services.web.origins, services.listener),
         audit_routes(
             verifier=services.log.audit.verifier,

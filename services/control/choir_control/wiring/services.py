@@ -26,6 +26,8 @@ from choir_control.agents.sessions.record import CONTINUED_REASONS
 from choir_control.api.http_apps import AgentSockets
 from choir_control.api.operator.console import GatewayClients
 from choir_control.api.transports.listener import TcpListener
+from choir_control.api_clients.service import ApiClientService
+from choir_control.api_clients.store import ApiClientStore
 from choir_control.approvals.grant_store import GrantStore
 from choir_control.approvals.proposals.config_proposal import ConfigApplier
 from choir_control.approvals.store import ApprovalStore
@@ -91,8 +93,7 @@ class ControlServices:
         self.gateway = _make_gateway_clients(settings, secrets)
         self.listener = TcpListener(settings)
         self.agent_sockets = AgentSockets(settings)
-        own_secrets = {k: v for k, v in secrets.secrets.items() if k not in RESERVED_SECRETS}
-        self.secret_store = SecretStore({**own_secrets, **secrets.supplied}, redactor)
+        self.secret_store = _make_secret_store(secrets, redactor)
         self.configuration = ConfigService(
             settings.config_file, settings.default_model, ConfigVersionStore(self.database)
         )
@@ -112,6 +113,7 @@ class ControlServices:
         self.config_changes = self._make_config_changes()
         self.pairing = self._make_pairing()
         self.web = self._make_web()
+        self.api_clients = self._make_api_clients()
         self.persons = self._make_person_eraser()
         self.telegram = self._make_telegram_connector()
         self.rollout = self._make_rollout()
@@ -249,7 +251,7 @@ class ControlServices:
             operations=self.operations,
             configuration=self.configuration,
             paired=self.pairing,
-            browsers=self.web.sessions,
+            accesses=(self.web.sessions, self.api_clients),
             keyring=self.log.audit.keyring,
             clock=self._clock,
         )
@@ -279,6 +281,15 @@ class ControlServices:
             versions=self.config_changes.versions,
             conversations=self.sessions.conversations,
             notices=NoticeSender(self.database, self.conversations.outbox),
+            clock=self._clock,
+        )
+
+    def _make_api_clients(self) -> ApiClientService:
+        return ApiClientService(
+            ApiClientStore(self.database),
+            configuration=self.configuration,
+            versions=self.config_changes.versions,
+            conversations=self.sessions.conversations,
             clock=self._clock,
         )
 
@@ -405,6 +416,11 @@ class ControlServices:
             signal_locks=log.signal_locks,
             redactor=self.redactor,
         )
+
+
+def _make_secret_store(secrets: ControlSecrets, redactor: Redactor) -> SecretStore:
+    own_secrets = {k: v for k, v in secrets.secrets.items() if k not in RESERVED_SECRETS}
+    return SecretStore({**own_secrets, **secrets.supplied}, redactor)
 
 
 def _bearer(token: str | None) -> dict[str, str]:

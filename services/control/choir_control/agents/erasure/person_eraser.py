@@ -72,14 +72,14 @@ class PairedUsers(Protocol):
         """Put the rows of the database in force; raises Unavailable."""
 
 
-class PersonBrowsers(Protocol):
-    """Browsers of people at the web page, as seen by an erasure."""
+class PersonAccess(Protocol):
+    """Ways of people to the endpoint, as seen by an erasure: browsers at the web page, and clients."""
 
     async def count_of(self, person: str) -> dict[str, int]:
-        """Return the number of a person's links and sessions by table."""
+        """Return the number of a person's rows by table."""
 
     async def end_all_of(self, person: str) -> None:
-        """Delete a person's links, and end the sessions with their open streams."""
+        """Take the access away, with open streams."""
 
 
 class _LogsRemain(Exception):
@@ -104,7 +104,7 @@ class PersonEraser:
         operations: OperationService,
         configuration: ConfigService,
         paired: PairedUsers,
-        browsers: PersonBrowsers,
+        accesses: Sequence[PersonAccess],
         keyring: AuditKeyring,
         clock: Clock,
     ) -> None:
@@ -120,7 +120,7 @@ class PersonEraser:
         self._operations = operations
         self._configuration = configuration
         self._paired = paired
-        self._browsers = browsers
+        self._accesses = accesses
         self._keyring = keyring
         self._clock = clock
 
@@ -169,8 +169,10 @@ class PersonEraser:
         self, dms: Sequence[str], session_ids: Sequence[str], person: str
     ) -> dict[str, int]:
         """Return the number of rows by table; `person` is empty for the erasure of a DM."""
-        of_browsers = await self._browsers.count_of(person) if person else {}
-        return await self._store.count_rows(dms, session_ids) | of_browsers
+        counts = await self._store.count_rows(dms, session_ids)
+        for access in self._accesses if person else ():
+            counts |= await access.count_of(person)
+        return counts
 
     async def _begin(self, preview: PersonErasurePreview, request: ErasePerson) -> str:
         subject = preview.person or preview.dm
@@ -202,8 +204,9 @@ class PersonEraser:
         try:
             if preview.person:
                 # first: a browser could write more
-                progress.progress("signing browsers out")
-                await self._browsers.end_all_of(preview.person)
+                progress.progress("signing browsers and clients out")
+                for access in self._accesses:
+                    await access.end_all_of(preview.person)
             for agent_id in preview.running:
                 progress.progress(f"stopping {agent_id}")
                 row = await self._sessions.find_unfinished(agent_id)

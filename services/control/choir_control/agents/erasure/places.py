@@ -138,6 +138,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
                 ]
             ),
         ),
+        "api_clients": FreeOfText("names of programs and people; revoked with the person"),
         "approval_effects": FreeOfText("deleted with its approval"),
         "audit_anchor_heads": FreeOfText("ids and hashes"),
         "audit_anchors": FreeOfText("hashes"),

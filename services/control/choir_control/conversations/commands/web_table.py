@@ -1,4 +1,4 @@
-"""The rows about the web page in the command table."""
+"""The rows about the web page and about clients of the OpenAI-compatible API in the command table."""
 
 from choir_control.conversations.commands.spec import CommandScope, CommandSpec
 
@@ -22,6 +22,24 @@ WEB_COMMANDS = (
         CommandScope.OPERATOR,
         choirctl="web revoke",
         route="DELETE /v1/web/sessions/{web_session_id}",
+    ),
+    CommandSpec(
+        "Give a program a token for the OpenAI-compatible API.",
+        CommandScope.OPERATOR,
+        choirctl="client add",
+        route="POST /v1/clients",
+    ),
+    CommandSpec(
+        "List the programs with such a token.",
+        CommandScope.OPERATOR,
+        choirctl="client list",
+        route="GET /v1/clients",
+    ),
+    CommandSpec(
+        "Take a program's token back.",
+        CommandScope.OPERATOR,
+        choirctl="client revoke",
+        route="DELETE /v1/clients/{name}",
     ),
     CommandSpec("Sign in.", CommandScope.OPERATOR, route=f"POST {_SESSION}"),
     CommandSpec("Show who is signed in.", CommandScope.OPERATOR, route=f"GET {_SESSION}"),

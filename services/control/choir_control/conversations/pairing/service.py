@@ -10,6 +10,7 @@ import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Conflict, NotFound, Unavailable
+from choir_common.wire.api_clients import is_client_dm
 from choir_common.wire.channel_config import GatewayConfig, PairingConfig
 from choir_common.wire.pairing import (
     PairingOffer,
@@ -260,8 +261,11 @@ def _may_ask(snapshot: ConfigSnapshot, gateway: GatewayConfig, request: RequestP
 def _find_admins(snapshot: ConfigSnapshot, agent_id: str) -> list[str]:
     """Return the admins' conversations of an agent, or else the first of all."""
     agent, people = snapshot.config.agents[agent_id], snapshot.people
-    own = [dm for dm in (agent.defaults.dm, *agent.conversations) if dm and people.is_admin(dm)]
-    return own or [dm for dm in sorted(snapshot.config.dms) if people.is_admin(dm)][:1]
+    admins = [
+        dm for dm in sorted(snapshot.config.dms) if people.is_admin(dm) and not is_client_dm(dm)
+    ]
+    own = [dm for dm in (agent.defaults.dm, *agent.conversations) if dm in admins]
+    return [dm for dm in own if dm] or admins[:1]
 
 
 def _view(user: WaitingUser, pairing: PairingConfig) -> PairingView:

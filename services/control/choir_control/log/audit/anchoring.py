@@ -5,6 +5,7 @@ from datetime import timedelta
 import structlog
 
 from choir_common.eventlog.signature import AuditKeyring, SignatureState
+from choir_common.wire.api_clients import is_client_dm
 from choir_control.configuration.current import ConfigService
 from choir_control.log.audit.anchor_store import AnchorStore, CurrentHead
 from choir_control.log.audit.key_file import AuditKeyFile
@@ -78,7 +79,7 @@ class AnchorService:
         admins = {
             name: dm.gateway
             for name, dm in snapshot.config.dms.items()
-            if snapshot.people.is_admin(name)
+            if snapshot.people.is_admin(name) and not is_client_dm(name)
         }
         wording = NOTICE
         if unsigned:

@@ -1,0 +1,215 @@
+"""Requests to `/chat/completions`: which of it reaches the agent, and what is refused. Pure.
+
+Only the last message of the user is used: the agent has the conversation in its own log. Parameters of
+sampling and the client's own tools are ignored. What would change the meaning of the answer is refused.
+"""
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.attachments import MAX_FILE_NAME, MAX_FILES
+from choir_common.wire.messages import MAX_TEXT
+from choir_common.wire.validation_messages import error_messages
+
+SHOWN = 3
+USER_ROLES = frozenset({"user"})
+INSTRUCTION_ROLES = frozenset({"system", "developer"})
+AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+_DATA_URL = re.compile(
+    r"data:(?P<mime>[a-z]+/[a-z0-9.+-]{1,100})(?:;[a-z]+=[^;,]{1,40})*;base64,", re.IGNORECASE
+)
+
+
+class _Part(BaseModel):
+    """A part of a request; unknown fields are ignored, because clients send many."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _TextPart(_Part):
+    type: Literal["text"]
+    text: str
+
+
+class _ImageUrl(_Part):
+    url: str
+
+
+class _ImagePart(_Part):
+    type: Literal["image_url"]
+    image_url: _ImageUrl
+
+
+class _InputAudio(_Part):
+    data: str
+    format: Literal["wav", "mp3"]
+
+
+class _AudioPart(_Part):
+    type: Literal["input_audio"]
+    input_audio: _InputAudio
+
+
+class _FileContent(_Part):
+    file_data: str
+    filename: str = Field(default="file", min_length=1, max_length=MAX_FILE_NAME)
+
+
+class _FilePart(_Part):
+    type: Literal["file"]
+    file: _FileContent
+
+
+ContentPart = Annotated[
+    _TextPart | _ImagePart | _AudioPart | _FilePart, Field(discriminator="type")
+]
+_PARTS: TypeAdapter[tuple[ContentPart, ...]] = TypeAdapter(tuple[ContentPart, ...])
+
+
+class _StreamOptions(_Part):
+    include_usage: bool = False
+
+
+class ChatRequest(_Part):
+    """The body of a request."""
+
+    model: str
+    messages: tuple[dict[str, Any], ...] = Field(min_length=1)
+    stream: bool = False
+    stream_options: _StreamOptions | None = None
+    n: int | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    function_call: str | dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    modalities: tuple[str, ...] | None = None
+
+    @property
+    def includes_usage(self) -> bool:
+        """Return whether the stream ends with the usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """A file of the user's message."""
+
+    name: str
+    mime: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What reaches the agent."""
+
+    text: str
+    files: tuple[SentFile, ...] = ()
+
+
+def parse_chat_request(body: bytes) -> ChatRequest:
+    """Return the request; raises InvalidRequest for a wrong shape, and for what agents cannot do."""
+    try:
+        request = ChatRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise InvalidRequest("; ".join(error_messages(error, "body")[:SHOWN])) from None
+    _refuse_unsupported(request)
+    return request
+
+
+def read_user_message(request: ChatRequest) -> UserMessage:
+    """Return the last message of the user; raises InvalidRequest if the request does not end with one."""
+    dialogue = [it for it in request.messages if it.get("role") not in INSTRUCTION_ROLES]
+    if not dialogue or dialogue[-1].get("role") not in USER_ROLES:
+        raise InvalidRequest(
+            "messages: the last message must be of the role user: only that one reaches the agent."
+        )
+    content = dialogue[-1].get("content")
+    message = UserMessage(content) if isinstance(content, str) else _join(_read_parts(content))
+    if not message.text.strip() and not message.files:
+        raise InvalidRequest("messages: the last message is empty.")
+    if len(message.text) > MAX_TEXT:
+        raise InvalidRequest(f"messages: the last message has more than {MAX_TEXT:,} characters.")
+    return message
+
+
+def _refuse_unsupported(request: ChatRequest) -> None:
+    """Raise InvalidRequest for parameters that would promise something about the answer."""
+    forced = {
+        "tool_choice": request.tool_choice not in (None, "auto", "none"),
+        "function_call": request.function_call not in (None, "auto", "none"),
+    }
+    for name, is_forced in forced.items():
+        if is_forced:
+            raise InvalidRequest(
+                f"{name}: an agent uses its own tools and cannot be made to call yours. Leave it out."
+            )
+    if request.n not in (None, 1):
+        raise InvalidRequest("n: an agent gives one answer.")
+    if (request.response_format or {}).get("type", "text") != "text":
+        raise InvalidRequest(
+            "response_format: agents answer with text; ask for JSON in the message."
+        )
+    if request.logprobs:
+        raise InvalidRequest("logprobs: agents have none.")
+    if request.modalities is not None and set(request.modalities) != {"text"}:
+        raise InvalidRequest("modalities: agents answer with text.")
+
+
+def _read_parts(content: object) -> tuple[ContentPart, ...]:
+    try:
+        return _PARTS.validate_python(content)
+    except ValidationError as error:
+        faults = "; ".join(error_messages(error, "content")[:SHOWN])
+        raise InvalidRequest(f"messages[-1].content: {faults}.") from None
+
+
+def _join(parts: tuple[ContentPart, ...]) -> UserMessage:
+    texts: list[str] = []
+    files: list[SentFile] = []
+    for number, part in enumerate(parts):
+        place = f"messages[-1].content[{number}]"
+        match part:
+            case _TextPart():
+                texts.append(part.text)
+            case _ImagePart():
+                mime, content = _read_data_url(part.image_url.url, f"{place}.image_url.url")
+                files.append(SentFile(f"image-{number}.{_suffix(mime)}", mime, content))
+            case _AudioPart():
+                audio = part.input_audio
+                content = _decode(audio.data, f"{place}.input_audio.data")
+                name = f"audio-{number}.{audio.format}"
+                files.append(SentFile(name, AUDIO_TYPES[audio.format], content))
+            case _FilePart():
+                mime, content = _read_data_url(part.file.file_data, f"{place}.file.file_data")
+                files.append(SentFile(part.file.filename, mime, content))
+    if len(files) > MAX_FILES:
+        raise InvalidRequest(f"messages: the last message has more than {MAX_FILES} files.")
+    return UserMessage("\n".join(texts), tuple(files))
+
+
+def _read_data_url(url: str, place: str) -> tuple[str, bytes]:
+    """Return the type and the bytes of a data URL. Choir fetches nothing from other addresses."""
+    head = _DATA_URL.match(url)
+    if head is None:
+        raise InvalidRequest(
+            f"{place}: send the file as a data URL (data:image/png;base64,...); Choir downloads none."
+        )
+    return head["mime"].lower(), _decode(url[head.end() :], place)
+
+
+def _decode(text: str, place: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidRequest(f"{place}: this is not base64.") from None
+
+
+def _suffix(mime: str) -> str:
+    return {"image/jpeg": "jpg", "image/svg+xml": "svg"}.get(mime, mime.partition("/")[2])
