@@ -26,7 +26,7 @@ from choir_agent.control_client.control_client import (
     is_session_over,
     send_hello,
 )
-from choir_agent.control_client.dynamic_settings import DynamicSettings
+from choir_agent.control_client.dynamic_settings import DynamicSettings, SettingsListeners
 from choir_agent.control_client.signal_stream import SignalStream
 from choir_agent.control_client.status_reporter import StatusReporter
 from choir_agent.credentials.git_access import GitAccess
@@ -51,6 +51,7 @@ from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
+from choir_agent.mcp_client.servers import McpServers
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.picture_model import PictureModel
@@ -203,6 +204,14 @@ class Agent:
         self._session_log, self._memory = session_log, memory
         self._outages = OutageTracker(self._clock, redactor)
         self._cool_downs = CoolDowns(self._clock)
+        self._approvals, self._signals = ApprovalClient(control), SignalStream(control)
+        self._mcp_servers = McpServers(
+            registry=toolset.registry,
+            programs=toolset.programs,
+            approvals=self._approvals,
+            key_proxy=toolset.key_proxy,
+            choir_dir=Path(boot.choir_dir),
+        )
         self._dynamic = self._build_settings(redactor, git)
         workspace.quota.follow(self._dynamic)
         self._replication = LogReplicator(
@@ -220,10 +229,10 @@ class Agent:
             replication=self._replication,
         )
         self._drafts = DraftReporter(control, redactor, self._dynamic)
-        self._approvals, self._signals = ApprovalClient(control), SignalStream(control)
         self._locks = LockManager()
         self._arbiter, self._status = self._build_arbiter(workspace), self._build_status_reporter()
         self._locks.follow_waits(self._status)
+        self._mcp_servers.report_to(self._status)
         self._build_lanes(model, git, workspace)
         self._shutdown = self._build_shutdown()
         decisions = DecisionHandler(self._arbiter, self._approvals)
@@ -235,7 +244,7 @@ class Agent:
         return DynamicSettings(
             control=self._control,
             redactor=redactor,
-            listener=git,
+            listener=SettingsListeners(git, self._mcp_servers),
             windows=ContextWindows(self._clock, self._toolset.key_proxy),
             version=self._hello.config_version,
             settings=self._hello.config,
@@ -273,6 +282,7 @@ class Agent:
             settings=self._dynamic,
             outages=self._outages,
             locks=self._locks,
+            mcp_servers=self._mcp_servers,
             clock=self._clock,
         )
         return StatusReporter(self._control, describer)
@@ -432,6 +442,7 @@ class Agent:
                 tasks.create_task(self._drafts.run()),
                 tasks.create_task(self._signals.follow(self._dispatcher)),
                 tasks.create_task(self._compactor.run()),
+                tasks.create_task(self._mcp_servers.run()),
             ]
             lanes = tasks.create_task(self._run_lanes())
             reason, flushed = await self._shutdown.end(lanes)

@@ -70,6 +70,7 @@ class Toolset:
     key_proxy: KeyProxy | None
     """The proxy that replaces placeholders of keys; None if the agent has none."""
     connections: ConnectionAccounts
+    programs: ProgramRunner
 
 
 def build_toolset(
@@ -121,7 +122,7 @@ def build_toolset(
     tools += [SkillStartTool(skills, session_log), SkillTransitionTool(skills, session_log)]
     known_tools += _names(tools)
     connections = ConnectionAccounts(egress)
-    return Toolset(ToolRegistry(tools), skills, files, web, key_proxy, connections)
+    return Toolset(ToolRegistry(tools), skills, files, web, key_proxy, connections, programs)
 
 
 def _workspace_and_service_tools(
