@@ -94,7 +94,7 @@ if __name__ == "__main__":
     if behaviour == "exit":
         sys.exit("no configuration file")
     if behaviour == "line":
-        print("x" * 5_000_000, flush=True)
+        print("x" * 9_000_000, flush=True)
     if behaviour == "http":
         server.run("streamable-http", port=int(sys.argv[2]))
     else:

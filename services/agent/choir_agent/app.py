@@ -11,7 +11,6 @@ from pathlib import Path
 
 import structlog
 
-from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.arbiter.call_execution import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
@@ -51,7 +50,6 @@ from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.mcp_client.servers import McpServers
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.picture_model import PictureModel
@@ -204,14 +202,6 @@ class Agent:
         self._session_log, self._memory = session_log, memory
         self._outages = OutageTracker(self._clock, redactor)
         self._cool_downs = CoolDowns(self._clock)
-        self._approvals, self._signals = ApprovalClient(control), SignalStream(control)
-        self._mcp_servers = McpServers(
-            registry=toolset.registry,
-            programs=toolset.programs,
-            approvals=self._approvals,
-            key_proxy=toolset.key_proxy,
-            choir_dir=Path(boot.choir_dir),
-        )
         self._dynamic = self._build_settings(redactor, git)
         workspace.quota.follow(self._dynamic)
         self._replication = LogReplicator(
@@ -229,10 +219,10 @@ class Agent:
             replication=self._replication,
         )
         self._drafts = DraftReporter(control, redactor, self._dynamic)
+        self._approvals, self._signals = toolset.approvals, SignalStream(control)
         self._locks = LockManager()
         self._arbiter, self._status = self._build_arbiter(workspace), self._build_status_reporter()
         self._locks.follow_waits(self._status)
-        self._mcp_servers.report_to(self._status)
         self._build_lanes(model, git, workspace)
         self._shutdown = self._build_shutdown()
         decisions = DecisionHandler(self._arbiter, self._approvals)
@@ -244,7 +234,7 @@ class Agent:
         return DynamicSettings(
             control=self._control,
             redactor=redactor,
-            listener=SettingsListeners(git, self._mcp_servers),
+            listener=SettingsListeners(git, self._toolset.mcp_servers),
             windows=ContextWindows(self._clock, self._toolset.key_proxy),
             version=self._hello.config_version,
             settings=self._hello.config,
@@ -282,10 +272,12 @@ class Agent:
             settings=self._dynamic,
             outages=self._outages,
             locks=self._locks,
-            mcp_servers=self._mcp_servers,
+            mcp_servers=self._toolset.mcp_servers,
             clock=self._clock,
         )
-        return StatusReporter(self._control, describer)
+        reporter = StatusReporter(self._control, describer)
+        self._toolset.mcp_servers.report_to(reporter)
+        return reporter
 
     def _build_dispatcher(self, decisions: DecisionHandler) -> SignalDispatcher:
         return SignalDispatcher(
@@ -442,7 +434,7 @@ class Agent:
                 tasks.create_task(self._drafts.run()),
                 tasks.create_task(self._signals.follow(self._dispatcher)),
                 tasks.create_task(self._compactor.run()),
-                tasks.create_task(self._mcp_servers.run()),
+                tasks.create_task(self._toolset.mcp_servers.run()),
             ]
             lanes = tasks.create_task(self._run_lanes())
             reason, flushed = await self._shutdown.end(lanes)

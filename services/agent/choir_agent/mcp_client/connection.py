@@ -1,7 +1,7 @@
 """A connection with an MCP server, over the SDK's session. One of two modules that import the SDK.
 
 Results are not checked against the server's own schemas, as the SDK's `call_tool` does: Python may evaluate
-the regular expressions of a hostile schema without end.
+the regular expressions of a hostile schema endlessly.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _CONNECTION_ERRORS = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyi
 class Connection:
     """An initialized connection."""
 
-    def __init__(self, session: ClientSession, end: "asyncio.Task[str] | None") -> None:
+    def __init__(self, session: ClientSession, end: asyncio.Task[str] | None) -> None:
         self._session = session
         self.end = end
         """Ends with the server, with the reason; None for a server that is reached by URL."""
@@ -152,7 +152,7 @@ async def connect_url(
 async def _connect(
     incoming: ReadStream[SessionMessage | Exception],
     outgoing: WriteStream[SessionMessage],
-    end: "asyncio.Task[str] | None",
+    end: asyncio.Task[str] | None,
     timeout_s: float,
 ) -> AsyncIterator[Connection]:
     connection: Connection | None = None
@@ -179,7 +179,7 @@ async def _connect(
         yield connection
 
 
-async def _wait_for_reason(end: "asyncio.Task[str] | None") -> str:
+async def _wait_for_reason(end: asyncio.Task[str] | None) -> str:
     if end is None:
         return ""
     done, _ = await asyncio.wait((end,), timeout=2.0)

@@ -87,16 +87,16 @@ def read_tools(server: str, config: McpServerConfig, listed: Sequence[JsonObject
 
     Blocks: it compiles the schemas. Raises InvalidTools if they are too many or too large.
     """
-    chosen = [tool for tool in listed if _matches(str(tool.get("name")), config.tools)]
-    if len(chosen) > MAX_TOOLS:
+    selection = [tool for tool in listed if _matches(str(tool.get("name")), config.tools)]
+    if len(selection) > MAX_TOOLS:
         raise InvalidTools(
-            f"It lists {len(chosen)} tools; at most {MAX_TOOLS} are offered. Choose some with "
+            f"It lists {len(selection)} tools; at most {MAX_TOOLS} are offered. Choose some with "
             f"`mcp.servers.{server}.tools`."
         )
-    names = Counter(canonical_name(server, str(tool.get("name"))) for tool in chosen)
+    names = Counter(canonical_name(server, str(tool.get("name"))) for tool in selection)
     tools: list[ToolDefinition] = []
     left_out: list[str] = []
-    for tool in chosen:
+    for tool in selection:
         name = str(tool.get("name"))
         fault = _find_fault(tool)
         if names[canonical_name(server, name)] > 1:

@@ -7,7 +7,7 @@ meanwhile, so that the prompt does not change, and calls of them fail at once.
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -31,9 +31,6 @@ from choir_common.wire.mcp_config import McpServerConfig
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import McpServerState, McpServerStatus
 
-if TYPE_CHECKING:
-    from choir_agent.mcp_client.connection import Connection
-
 log = structlog.get_logger("choir.agent.mcp")
 
 FIRST_PAUSE_S = 1.0
@@ -46,7 +43,19 @@ MAX_REQUESTS = 5
 """Requests for approval of one server and agent process: a server cannot flood a person."""
 MAX_DETAIL = 400
 
-Connect = Callable[[], AbstractAsyncContextManager["Connection"]]
+
+class ServerConnection(Protocol):
+    """An initialized connection with a server; see `connection.Connection`, which imports the SDK."""
+
+    end: asyncio.Task[str] | None
+    tools_changed: asyncio.Event
+
+    async def list_tools(self) -> list[JsonObject]: ...
+
+    async def call(self, name: str, arguments: JsonObject, timeout_s: float) -> JsonObject: ...
+
+
+Connect = Callable[[], AbstractAsyncContextManager[ServerConnection]]
 
 
 class ToolPublisher(Protocol):
@@ -75,7 +84,7 @@ class McpServer:
     ) -> None:
         self._name, self._config = name, config
         self._connect, self._pins, self._publisher = connect, pins, publisher
-        self._connection: Connection | None = None
+        self._connection: ServerConnection | None = None
         self._offered: dict[str, ToolDefinition] = {}
         self._pin = ""
         self._requests: set[str] = set()
@@ -127,9 +136,11 @@ class McpServer:
         try:
             async with self._connect() as connection:
                 try:
-                    return await self._serve(connection)
+                    reason = await self._serve(connection)
                 finally:
                     self._connection = None
+                self._set_state("restarting", reason)
+                return reason
         except (ServerFault, InvalidTools) as error:
             return error.message
         except Exception as error:
@@ -139,7 +150,7 @@ class McpServer:
                 log.exception("MCP server failed", server=self._name)
             return fault.message if fault else f"{type(error).__name__}: {error}"
 
-    async def _serve(self, connection: "Connection") -> str:
+    async def _serve(self, connection: ServerConnection) -> str:
         """Offer the tools of a connection until it ends; return the reason."""
         while True:
             connection.tools_changed.clear()
@@ -162,7 +173,7 @@ class McpServer:
                 return reason
             await asyncio.sleep(CHANGE_PAUSE_S)
 
-    async def _wait_for_yes(self, connection: "Connection", payload: JsonObject) -> str | None:
+    async def _wait_for_yes(self, connection: ServerConnection, payload: JsonObject) -> str | None:
         """Return None after a person's yes to the definitions, or why they are not offered."""
         self._requests.add(payload_hash(payload))
         if len(self._requests) > MAX_REQUESTS:
@@ -172,8 +183,8 @@ class McpServer:
         asking = asyncio.create_task(self._pins.ask(self._name, payload))
         try:
             changed = asyncio.create_task(connection.tools_changed.wait())
-            ends = [asking, changed, *([connection.end] if connection.end else [])]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            waits = [asking, changed, *([connection.end] if connection.end else [])]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             changed.cancel()
             if connection.end is not None and connection.end.done():
                 return connection.end.result()
@@ -197,17 +208,17 @@ class McpServer:
         """Offer approved tools, or none."""
         self._pin = pin
         definitions = {} if tools is None else {tool.canonical: tool for tool in tools.tools}
-        taken = self._publisher.publish(
+        conflicts = self._publisher.publish(
             self._name,
             [
                 McpTool(tool_manifest(self._name, self._config, tool, pin), tool, self)
                 for tool in definitions.values()
             ],
         )
-        self._offered = {name: tool for name, tool in definitions.items() if name not in taken}
+        self._offered = {name: tool for name, tool in definitions.items() if name not in conflicts}
         if tools is None:
             return
-        notes = [*tools.left_out, *(f"{name}: the name is taken" for name in taken)]
+        notes = [*tools.left_out, *(f"{name}: the name is taken" for name in conflicts)]
         self._set_state("ready", f"left out: {'; '.join(notes)}" if notes else "")
 
     def _set_state(self, state: McpServerState, detail: str = "") -> None:
@@ -216,7 +227,7 @@ class McpServer:
 
 
 async def _end_of(
-    connection: "Connection", changed: Coroutine[object, object, object] | None
+    connection: ServerConnection, changed: Coroutine[object, object, object] | None
 ) -> str | None:
     """Wait until the server ends, and return the reason, or None if `changed` was first."""
     waiter = asyncio.create_task(changed) if changed is not None else None

@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from types import ModuleType
+from typing import Protocol
 
 import structlog
 
 from choir_agent.mcp_client.faults import ServerFault
-from choir_agent.mcp_client.server import McpServer, tool_prefix
+from choir_agent.mcp_client.server import McpServer, ServerConnection, tool_prefix
 from choir_agent.mcp_client.tool_pins import ApprovalSource, ToolPins
 from choir_agent.settings import CurrentSettings
 from choir_agent.tools.program_runner import Program, ProgramRunner
@@ -20,11 +21,6 @@ from choir_common.confinement.paths import DEVICES, python_directories, system_p
 from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.wire.mcp_config import McpServerConfig
 from choir_common.wire.rpc import MAX_MCP_SERVERS, McpServerStatus
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from choir_agent.mcp_client.connection import Connection
 
 log = structlog.get_logger("choir.agent.mcp")
 
@@ -40,7 +36,7 @@ class StatusListener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ServerSetup:
     """A server as the settings describe it; it is started again if anything differs."""
 
     config: McpServerConfig
@@ -53,16 +49,16 @@ class McpServers:
 
     def __init__(
         self,
-        *,
         registry: ToolRegistry,
         programs: ProgramRunner,
+        *,
         approvals: ApprovalSource,
         key_proxy: KeyProxy | None,
         choir_dir: Path,
     ) -> None:
         self._registry, self._programs = registry, programs
         self._pins, self._key_proxy, self._choir_dir = ToolPins(approvals), key_proxy, choir_dir
-        self._wanted: dict[str, _Wanted] = {}
+        self._setups: dict[str, _ServerSetup] = {}
         self._servers: dict[str, McpServer] = {}
         self._listener: StatusListener | None = None
         self._changed = asyncio.Event()
@@ -78,28 +74,28 @@ class McpServers:
 
     async def apply_settings(self, current: CurrentSettings) -> None:
         """Start, stop and restart servers as these settings say; does not wait for them."""
-        self._wanted = {
-            name: _Wanted(config, {s: current.secret(s) or "" for s in config.secret_names()})
+        self._setups = {
+            name: _ServerSetup(config, {s: current.secret(s) or "" for s in config.secret_names()})
             for name, config in current.settings.mcp.items()
         }
         self._changed.set()
 
     async def run(self) -> None:
         """Keep the servers of the newest settings running until cancelled."""
-        running: dict[str, tuple[_Wanted, asyncio.Task[None]]] = {}
+        running: dict[str, tuple[_ServerSetup, asyncio.Task[None]]] = {}
         try:
             while True:
                 await self._changed.wait()
                 self._changed.clear()
-                wanted = self._wanted
-                old = [name for name, (w, _) in running.items() if wanted.get(name) != w]
+                setups = self._setups
+                old = [name for name, (w, _) in running.items() if setups.get(name) != w]
                 await _stop([running.pop(name)[1] for name in old])
                 for name in old:
                     del self._servers[name]
-                for name in wanted.keys() - running.keys():
-                    self._servers[name] = self._build(name, wanted[name])
+                for name in setups.keys() - running.keys():
+                    self._servers[name] = self._build(name, setups[name])
                     task = asyncio.create_task(self._servers[name].run(), name=f"mcp {name}")
-                    running[name] = (wanted[name], task)
+                    running[name] = (setups[name], task)
                 self.record_change()
         finally:
             await _stop([task for _, task in running.values()])
@@ -113,10 +109,10 @@ class McpServers:
         if self._listener is not None:
             self._listener.servers_changed()
 
-    def _build(self, name: str, wanted: _Wanted) -> McpServer:
-        connector = _Connector(self._programs, self._key_proxy, self._choir_dir, name, wanted)
+    def _build(self, name: str, setup: _ServerSetup) -> McpServer:
+        connector = _Connector(self._programs, self._key_proxy, self._choir_dir, name, setup)
         return McpServer(
-            name, wanted.config, connect=connector.connect, pins=self._pins, publisher=self
+            name, setup.config, connect=connector.connect, pins=self._pins, publisher=self
         )
 
 
@@ -128,20 +124,20 @@ class _Connector:
     key_proxy: KeyProxy | None
     choir_dir: Path
     name: str
-    wanted: _Wanted
+    setup: _ServerSetup
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator["Connection"]:
+    async def connect(self) -> AsyncIterator[ServerConnection]:
         """Connect, and yield the connection; raises ServerFault."""
         # The SDK takes 34 MB and more than a second: only an agent with servers imports it.
         sdk = await asyncio.to_thread(_import_sdk)
-        config = self.wanted.config
+        config = self.setup.config
         start_timeout_s = config.start_timeout_ms / 1000
-        for name, value in self.wanted.secrets.items():
+        for name, value in self.setup.secrets.items():
             if not value:
                 raise ServerFault(f"the secret {name} has no value: choirctl secret set {name}")
         if config.url is not None:
-            secret = self.wanted.secrets.get(config.secret or "")
+            secret = self.setup.secrets.get(config.secret or "")
             opened = sdk.connect_url(config.url, secret, self.key_proxy, start_timeout_s)
         else:
             opened = sdk.connect_program(self.programs, self._program(), start_timeout_s)
@@ -149,8 +145,8 @@ class _Connector:
             yield connection
 
     def _program(self) -> Program:
-        config = self.wanted.config
-        secrets = {name: self.wanted.secrets[secret] for name, secret in config.secrets.items()}
+        config = self.setup.config
+        secrets = {name: self.setup.secrets[secret] for name, secret in config.secrets.items()}
         alone = {} if config.workspace else {"HOME": NO_HOME, "PWD": "/"}
         return Program(
             f"mcp-{self.name}",
@@ -171,7 +167,7 @@ class _Connector:
         return tuple(map(str, (*paths, self.choir_dir)))
 
 
-def _import_sdk() -> "ModuleType":
+def _import_sdk() -> ModuleType:
     from choir_agent.mcp_client import connection  # noqa: PLC0415 - see `connect`
 
     return connection

@@ -47,21 +47,25 @@ class ToolRegistry:
 
         A tool with a taken name is left out: it must not pass as another.
         """
-        kept = {name: tool for name, tool in self._tools.items() if not name.startswith(prefix)}
-        names, taken = _names_of(kept), []
+        remaining = {
+            name: tool for name, tool in self._tools.items() if not name.startswith(prefix)
+        }
+        names, conflicts = _names_of(remaining), []
         for tool in tools:
             name = tool.manifest.name
             if not name.startswith(prefix) or {name, model_name(name)} & names.keys():
-                taken.append(name)
+                conflicts.append(name)
                 continue
-            kept[name] = tool
+            remaining[name] = tool
             names |= _names_of((name,))
         # New objects, not changed ones: a check in another thread may be reading the old ones.
         self._validators = {
-            name: v for name, v in self._validators.items() if kept.get(name) is self._tools[name]
+            name: v
+            for name, v in self._validators.items()
+            if remaining.get(name) is self._tools[name]
         }
-        self._tools, self._canonical, self._views = kept, names, {}
-        return tuple(taken)
+        self._tools, self._canonical, self._views = remaining, names, {}
+        return tuple(conflicts)
 
     def view(
         self,

@@ -69,7 +69,10 @@ class ProposalServices:
             "repo_change": RepoProposal(self._clones),
         }
         self.intake = ApprovalIntake(
-            approvals, proposal_types, outbox, ToolPinBasis(database, configuration)
+            approvals,
+            proposal_types,
+            outbox,
+            tool_pins=ToolPinBasis(database, configuration),
         )
         self.worker = ProposalWorker(
             approvals=approvals,

@@ -57,6 +57,7 @@ class ApprovalIntake:
         approvals: ApprovalStore,
         proposal_types: Mapping[str, ProposalType],
         outbox: OutboxRescanner,
+        *,
         tool_pins: ToolPinBasis,
     ) -> None:
         self._tool_pins = tool_pins
