@@ -15,9 +15,15 @@ from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
+from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.mcp_config import McpServerConfig
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse, McpServerStatus
+from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
+from tests.service.agent.control_stand_in import ControlStandIn, SameAnswer, run_control
+from tests.service.agent.running_agent import agent_process, running_agent
+from tests.support.ports import free_port
 
 SCRIPT = Path(__file__).parents[2] / "support" / "mcp_server.py"
 CANARY = "canary-77fe-secret"
@@ -214,3 +220,70 @@ async def test_equal_names_are_left_out_and_strange_ones_cannot_leave_the_namesp
     assert not [name for name in status.tools if "do_it" in name]
     assert "mcp.test.______choir_exec" in status.tools
     assert all(len(name) <= 64 and name.startswith("mcp.test.") for name in status.tools)
+
+
+async def test_a_server_by_url_lists_calls_and_changes_its_tools(
+    agent: Agent, tmp_path: Path
+) -> None:
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(SCRIPT), "http", str(port), stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        await agent.configure(
+            command=(), url=f"http://127.0.0.1:{port}/mcp", secret="test-key", hosts=()
+        )
+        await agent.until_ready()
+        assert (await agent.call("add", a=2, b=3))["result"] == {"result": 5}
+        runtime = agent.registry.find("mcp.test.add").manifest.runtime  # type: ignore[union-attr]
+        assert runtime.flow.sends == "network" and runtime.flow.private
+        await agent.call("mutate")
+        async with asyncio.timeout(DEADLINE_S):
+            while len(agent.person.requests) < 2:
+                await asyncio.sleep(0.05)
+        await agent.until_ready()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def until_offered(control: ControlStandIn) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not any(s.state == "ready" for r in control.statuses for s in r.mcp_servers):
+            await asyncio.sleep(0.05)
+
+
+async def test_the_model_calls_a_tool_through_the_arbiter_and_its_output_is_untrusted() -> None:
+    call = {"name": "mcp.test.add", "arguments": {"a": 1, "b": 2}}
+    wrong = {"name": "mcp.test.add", "arguments": {"a": "one"}}
+    steps = Score.model_validate(
+        {"otherwise": [{"call": wrong}, {"call": call}, {"say": "It is {result.output.result}."}]}
+    )
+    async with run_rehearsal(steps) as model, run_control(model) as control:
+        script = shutil.copy(SCRIPT, control.choir_dir / "server.py")
+        server = McpServerConfig(command=(sys.executable, str(script)), agents=("main",))
+        control.bound, control.approvals = {"mcp": {"test": server}}, SameAnswer("approved")
+        async with running_agent(control):
+            await until_offered(control)
+            await control.say("add")
+            await control.replied()
+    results = [p for p in control.payloads() if isinstance(p, ToolResultCommitted)]
+    assert [(r.tool, r.status) for r in results] == [
+        ("mcp.test.add", "refused"),
+        ("mcp.test.add", "success"),
+    ]
+    assert results[1].output["origin"] == "web" and results[1].output["server"] == "test"
+    assert results[1].provenance is not None and results[1].provenance.outside[0].trust == 10
+    assert control.types().count("tool_call_committed") == 1
+
+
+async def test_an_agent_without_servers_does_not_load_the_sdk() -> None:
+    steps = Score.model_validate({"otherwise": [{"say": "hello"}]})
+    async with run_rehearsal(steps) as model, run_control(model) as control:
+        async with agent_process(control) as process:
+            await control.say("hello")
+            await control.replied()
+            maps = Path(f"/proc/{process.pid}/maps").read_text()
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    # a library that only the SDK imports
+    assert "/cryptography/" not in maps and not children.split()

@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
 def list_servers(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """List the MCP servers of running agents, with their tools and what keeps one from working."""
+    """List running agents' MCP servers, and what keeps one from working."""
     agents = asyncio.run(_agents(find_target(ctx, home, url)))
     servers = [(agent.agent_id, status) for agent in agents for status in _statuses(agent)]
     if as_json:
@@ -143,9 +143,9 @@ def test_server(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Wait until running agents have started a server and listed its tools, and show them.
+    """Wait until a server is ready, and show its tools.
 
-    Exits 1 if it cannot be started or its tools were refused, 6 if it is not ready in time.
+    It is the server of the running agents. Exits 1 if it cannot be started or its tools were refused, 6 if it is not ready in time.
     """
     statuses = asyncio.run(_wait_for(find_target(ctx, home, url), name, wait_s))
     if as_json:
