@@ -1,23 +1,36 @@
 """Definitions of MCP tools: names, limits, and what the model reads."""
 
+from collections.abc import AsyncIterator
+
+import httpx2
 import pytest
 
 from choir_agent.mcp_client.definitions import (
     InvalidTools,
+    ToolDefinition,
     approval_payload,
     canonical_name,
     payload_hash,
     read_tools,
 )
+from choir_agent.mcp_client.http_limits import LimitedTransport
 from choir_agent.mcp_client.results import tool_output
+from choir_agent.mcp_client.server_tool import McpTool, tool_manifest
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.registry import ToolRegistry
-from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.tool import ToolFailed, ToolOutput
 from choir_common.approvals import LineKind, request_lines
 from choir_common.wire.mcp_config import McpConfig, McpServerConfig
 from choir_common.wire.model import JsonObject
 
 CONFIG = McpServerConfig(command=("server",), agents=("main",))
+
+
+class NoServer:
+    """A server that is never called."""
+
+    async def call(self, tool: ToolDefinition, arguments: JsonObject) -> ToolOutput:
+        raise AssertionError
 
 
 def tool(name: str = "today", description: str = "The weather.", **more: object) -> JsonObject:
@@ -130,6 +143,37 @@ def test_an_agent_gets_only_its_own_servers() -> None:
 
 
 def test_a_tool_cannot_take_the_name_of_another() -> None:
-    registry = ToolRegistry([])
-    assert registry.replace_tools("mcp.a.", []) == ()
-    assert registry.names("edge") == []
+    def made(name: str) -> McpTool:
+        definition = read_tools("a", CONFIG, [tool(name)]).tools[0]
+        return McpTool(tool_manifest("a", CONFIG, definition, "0" * 64), definition, NoServer())
+
+    own = made("today")
+    registry = ToolRegistry([own])
+    # another source offers the name that an own tool has already
+    assert registry.replace_tools("mcp.a.t", [made("tomorrow")]) == ()
+    assert registry.find("mcp.a.today") is None
+    assert registry.replace_tools("mcp.b.", [own]) == ("mcp.a.today",)
+    assert registry.names("edge") == ["mcp_a_tomorrow"]
+    assert registry.faults("mcp.a.tomorrow", {"city": 1})
+    assert "withdrawn" in registry.faults("mcp.a.today", {})[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fails"), [("application/json", True), ("text/event-stream", False)]
+)
+async def test_a_document_over_http_has_a_limit_that_streams_do_not_need(
+    kind: str, fails: bool
+) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        yield b"x" * 1_001
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": kind}, content=body())
+
+    transport = LimitedTransport(httpx2.MockTransport(respond), 1_000)
+    async with httpx2.AsyncClient(transport=transport) as client:
+        if fails:
+            with pytest.raises(httpx2.ReadError, match="too large"):
+                await client.get("http://x/")
+        else:
+            assert len((await client.get("http://x/")).content) == 1_001

@@ -145,7 +145,8 @@ def test_server(
 ) -> None:
     """Wait until a server is ready, and show its tools.
 
-    It is the server of the running agents. Exits 1 if it cannot be started or its tools were refused, 6 if it is not ready in time.
+    It is the server of the running agents. Exits 1 if it cannot be started or its tools were refused, 6 if
+    it is not ready in time.
     """
     statuses = asyncio.run(_wait_for(find_target(ctx, home, url), name, wait_s))
     if as_json:

@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from choir_agent.mcp_client.faults import ServerFault
+from choir_agent.mcp_client.http_limits import LimitedTransport
 from choir_agent.mcp_client.streams import MAX_MESSAGE_BYTES, open_program
 from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.tool import ToolFailed
@@ -128,24 +129,35 @@ async def connect_url(
     """
     headers = {"Authorization": f"Bearer {secret}"} if secret else {}
     proxied = key_proxy is not None and secret is not None and is_placeholder(secret)
-    transport = KeyProxyTransport(key_proxy) if proxied and key_proxy is not None else None
-    tls = None if transport else await asyncio.to_thread(httpx2.create_ssl_context)
+    transport: httpx2.AsyncBaseTransport
+    if proxied and key_proxy is not None:
+        transport = KeyProxyTransport(key_proxy)
+    else:
+        # Loading the certificates takes a moment.
+        tls = await asyncio.to_thread(httpx2.create_ssl_context)
+        transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
     client = httpx2.AsyncClient(
         headers={**headers, "Accept-Encoding": "identity"},
-        transport=transport,
-        verify=tls or False,
+        transport=LimitedTransport(transport, MAX_MESSAGE_BYTES),
         trust_env=False,
         # The deadlines of requests are the session's; a stream may be silent for long.
         timeout=httpx2.Timeout(30.0, read=None),
     )
-    async with (
-        client,
-        streamable_http_client(
-            url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
-        ) as streams,
-        _connect(*streams, None, start_timeout_s) as connection,
-    ):
-        yield connection
+    try:
+        async with (
+            client,
+            streamable_http_client(
+                url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
+            ) as streams,
+            _connect(*streams, None, start_timeout_s) as connection,
+        ):
+            yield connection
+    except ExceptionGroup as group:
+        # The SDK's tasks raise what went wrong with a request, inside of groups.
+        fault, _ = group.split(httpx2.HTTPError)
+        if fault is None:
+            raise
+        raise ServerFault(f"{url} cannot be reached: {_first_leaf(fault)}"[:500]) from group
 
 
 @asynccontextmanager
@@ -177,6 +189,12 @@ async def _connect(
             reason = await _wait_for_reason(end)
             raise ServerFault(reason or f"it cannot be initialized: {error}"[:500]) from error
         yield connection
+
+
+def _first_leaf(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _wait_for_reason(end: asyncio.Task[str] | None) -> str:

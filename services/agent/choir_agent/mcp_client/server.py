@@ -13,7 +13,6 @@ import structlog
 
 from choir_agent.mcp_client.definitions import (
     PREFIX,
-    InvalidTools,
     ServerTools,
     ToolDefinition,
     approval_payload,
@@ -26,6 +25,7 @@ from choir_agent.mcp_client.server_tool import McpTool, tool_manifest
 from choir_agent.mcp_client.tool_pins import ToolPins
 from choir_agent.tools.tool import Tool, ToolFailed, ToolOutput, ToolRefused
 from choir_common.backoff import Backoff
+from choir_common.errors import ChoirError
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.mcp_config import McpServerConfig
 from choir_common.wire.model import JsonObject
@@ -141,7 +141,7 @@ class McpServer:
                     self._connection = None
                 self._set_state("restarting", reason)
                 return reason
-        except (ServerFault, InvalidTools) as error:
+        except ChoirError as error:
             return error.message
         except Exception as error:
             # Outermost frame of a server: neither its program nor the SDK may end the session.
@@ -154,8 +154,7 @@ class McpServer:
         """Offer the tools of a connection until it ends; return the reason."""
         while True:
             connection.tools_changed.clear()
-            async with asyncio.timeout(self._config.start_timeout_ms / 1000):
-                listed = await connection.list_tools()
+            listed = await self._list_tools(connection)
             tools = await asyncio.to_thread(read_tools, self._name, self._config, listed)
             payload = approval_payload(self._name, self._config, tools)
             if payload_hash(payload) != self._pin:
@@ -172,6 +171,14 @@ class McpServer:
             if reason is not None:
                 return reason
             await asyncio.sleep(CHANGE_PAUSE_S)
+
+    async def _list_tools(self, connection: ServerConnection) -> list[JsonObject]:
+        timeout_s = self._config.start_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await connection.list_tools()
+        except TimeoutError as error:
+            raise ServerFault(f"it did not list its tools within {timeout_s:g} s") from error
 
     async def _wait_for_yes(self, connection: ServerConnection, payload: JsonObject) -> str | None:
         """Return None after a person's yes to the definitions, or why they are not offered."""
