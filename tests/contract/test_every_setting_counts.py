@@ -39,6 +39,17 @@ READ = {
     "agents.*.streaming": f"{CONTROL}/configuration/current.py",
     "agents.*.timezone": f"{CONTROL}/configuration/current.py",
     "agents.*.conversations": f"{CONTROL}/agents/sessions/conversation_reconciler.py",
+    **{
+        f"mcp.servers.*.{name}": f"{AGENT}/mcp_client/servers.py"
+        for name in (
+            *("command", "url", "secret", "hosts", "workspace"),
+            "start_timeout_ms",
+        )
+    },
+    "mcp.servers.*.agents": f"{COMMON}/wire/mcp_config.py",
+    "mcp.servers.*.tools": f"{AGENT}/mcp_client/definitions.py",
+    "mcp.servers.*.read_only": f"{AGENT}/mcp_client/definitions.py",
+    "mcp.servers.*.timeout_ms": f"{AGENT}/mcp_client/server.py",
     "agents.*.memory_between_people": f"{CONTROL}/configuration/memory_readers.py",
     "agents.*.restart": f"{CONTROL}/agents/sessions/crash_handling.py",
     **{

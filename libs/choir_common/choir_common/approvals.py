@@ -12,8 +12,9 @@ docs/design/approvals.md.
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from enum import StrEnum
 
 from pydantic import JsonValue
@@ -25,6 +26,8 @@ from choir_common.wire.model import JsonObject
 _SPELLED = re.compile(r"<U\+[0-9A-F]{4,6}>")
 
 MAX_SUMMARY_CHARS = 160
+MAX_COMPARED_LINES = 400
+"""Lines of a tool's definition that are compared one by one."""
 # Basis fields that are digests; people compare only the first characters.
 DIGEST_FIELDS = ("config",)
 SHOWN_DIGEST_CHARS = 12
@@ -67,6 +70,8 @@ def request_summary(request_type: str, payload: JsonObject) -> str:
     match request_type:
         case "call":
             what = f"the use of {subject}"
+        case "mcp_tools":
+            what = f"the tools of the MCP server {subject}"
         case "skill" | "tool":
             what = f"the {request_type} {subject}"
         case "config_change":
@@ -127,6 +132,8 @@ def _changes(
                 for line in _split(under.pop("diffstat", ""))
             )
             yield from (_of_diff(line) for line in _split(diff))
+        case "mcp_tools", _, _, _:
+            yield from _server_tools(remaining, under)
         case "call", _, _, _:
             why = under.pop("why", None)
             if why is not None:
@@ -135,6 +142,56 @@ def _changes(
             yield from _added(_json(remaining.pop("input", None)))
         case _:
             return
+
+
+def _server_tools(
+    remaining: dict[str, JsonValue], under: dict[str, JsonValue]
+) -> Iterator[DiffLine]:
+    """Yield every definition of a server, line by line, as a difference from those approved before."""
+    new, approved = _tool_sections(remaining), under.pop("approved", None)
+    old = _tool_sections(dict(approved)) if isinstance(approved, dict) else {}
+    for head in dict.fromkeys((*new, *old)):
+        before, after = old.get(head, []), new.get(head, [])
+        note = "" if head in new else " (no longer offered)"
+        yield DiffLine(LineKind.HEAD, f"{head}{note}")
+        yield from _differences(before, after)
+
+
+def _differences(before: list[str], after: list[str]) -> Iterator[DiffLine]:
+    blocks: Sequence[tuple[str, int, int, int, int]]
+    if max(len(before), len(after)) > MAX_COMPARED_LINES and before != after:
+        # Comparing long lists takes a time that grows with the square of their length.
+        blocks = [("replace", 0, len(before), 0, len(after))]
+    else:
+        blocks = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    for tag, old_from, old_to, new_from, new_to in blocks:
+        if tag == "equal":
+            yield from (DiffLine(LineKind.PLAIN, f" {line}") for line in after[new_from:new_to])
+            continue
+        yield from (DiffLine(LineKind.OLD, f"-{line}") for line in before[old_from:old_to])
+        yield from (DiffLine(LineKind.NEW, f"+{line}") for line in after[new_from:new_to])
+
+
+def _tool_sections(payload: dict[str, JsonValue]) -> dict[str, list[str]]:
+    """Return what runs, and the definitions, as lines by heading; remove them from the payload."""
+    server = _word(payload.pop("server", None))
+    runs: dict[str, JsonValue] = {
+        name: payload.pop(name) for name in ("command", "url") if name in payload
+    }
+    sections = {f"MCP server {server}": list(_field_lines(runs))}
+    tools = payload.pop("tools", None)
+    for tool in tools if isinstance(tools, list) else []:
+        fields = dict(tool) if isinstance(tool, dict) else {"tool": tool}
+        sections[f"tool {_word(fields.pop('name', None))}"] = list(_field_lines(fields))
+    return sections
+
+
+def _field_lines(fields: Mapping[str, JsonValue]) -> Iterator[str]:
+    for name, value in fields.items():
+        first, *more = map(escape_line, _split(value if isinstance(value, str) else _json(value)))
+        yield f"{escape_line(name)}: {first}"
+        # Indented, so that no line can look like another field.
+        yield from (f"  {line}" for line in more)
 
 
 def _setting(change: JsonValue) -> Iterator[DiffLine]:
@@ -228,6 +285,8 @@ def _subject(request_type: str, payload: JsonObject) -> str:
     match request_type:
         case "call":
             return str(payload.get("tool"))
+        case "mcp_tools":
+            return str(payload.get("server"))
         case "skill" | "tool":
             return _name(payload)
         case "config_change":

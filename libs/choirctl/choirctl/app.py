@@ -37,6 +37,7 @@ COMMANDS = (
     CommandEntry("web", "Print a link to the web page; list and sign out browsers."),
     CommandEntry("client", "Give programs a token for the OpenAI-compatible API, and revoke it."),
     CommandEntry("agent", "List, start and stop agents, and send instructions to them."),
+    CommandEntry("mcp", "Add, list, test and remove MCP servers of agents."),
     CommandEntry("model", "List language models, and select an agent's model."),
     CommandEntry("voice", "List voices, and select an agent's voice."),
     CommandEntry("session", "Show, compact and reset sessions; show their logs and jobs."),

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import structlog
 
-from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.arbiter.call_execution import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
@@ -26,7 +25,7 @@ from choir_agent.control_client.control_client import (
     is_session_over,
     send_hello,
 )
-from choir_agent.control_client.dynamic_settings import DynamicSettings
+from choir_agent.control_client.dynamic_settings import DynamicSettings, SettingsListeners
 from choir_agent.control_client.signal_stream import SignalStream
 from choir_agent.control_client.status_reporter import StatusReporter
 from choir_agent.credentials.git_access import GitAccess
@@ -220,7 +219,7 @@ class Agent:
             replication=self._replication,
         )
         self._drafts = DraftReporter(control, redactor, self._dynamic)
-        self._approvals, self._signals = ApprovalClient(control), SignalStream(control)
+        self._approvals, self._signals = toolset.approvals, SignalStream(control)
         self._locks = LockManager()
         self._arbiter, self._status = self._build_arbiter(workspace), self._build_status_reporter()
         self._locks.follow_waits(self._status)
@@ -235,7 +234,7 @@ class Agent:
         return DynamicSettings(
             control=self._control,
             redactor=redactor,
-            listener=git,
+            listener=SettingsListeners(git, self._toolset.mcp_servers),
             windows=ContextWindows(self._clock, self._toolset.key_proxy),
             version=self._hello.config_version,
             settings=self._hello.config,
@@ -273,9 +272,12 @@ class Agent:
             settings=self._dynamic,
             outages=self._outages,
             locks=self._locks,
+            mcp_servers=self._toolset.mcp_servers,
             clock=self._clock,
         )
-        return StatusReporter(self._control, describer)
+        reporter = StatusReporter(self._control, describer)
+        self._toolset.mcp_servers.report_to(reporter)
+        return reporter
 
     def _build_dispatcher(self, decisions: DecisionHandler) -> SignalDispatcher:
         return SignalDispatcher(
@@ -432,6 +434,7 @@ class Agent:
                 tasks.create_task(self._drafts.run()),
                 tasks.create_task(self._signals.follow(self._dispatcher)),
                 tasks.create_task(self._compactor.run()),
+                tasks.create_task(self._toolset.mcp_servers.run()),
             ]
             lanes = tasks.create_task(self._run_lanes())
             reason, flushed = await self._shutdown.end(lanes)

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.egress.call_connections import ConnectionAccounts
 from choir_agent.egress.route import EgressAddress
 from choir_agent.log.session_log import SessionLog
+from choir_agent.mcp_client.servers import McpServers
 from choir_agent.settings import DEFAULT_TMP_DIR, AgentProcessSettings
 from choir_agent.skills.skill_registry import SkillRegistry, load_skills
 from choir_agent.tools.api_client import ApiClient
@@ -70,6 +72,8 @@ class Toolset:
     key_proxy: KeyProxy | None
     """The proxy that replaces placeholders of keys; None if the agent has none."""
     connections: ConnectionAccounts
+    approvals: ApprovalClient
+    mcp_servers: McpServers
 
 
 def build_toolset(
@@ -91,14 +95,7 @@ def build_toolset(
         workspace.quota.include(Path(settings.tmp_dir))
     key_proxy = egress.key_proxy if egress else None
     web = ApiClient(key_proxy)
-    programs = ProgramRunner(
-        workspace.root,
-        settings.tmp_dir,
-        git=git,
-        egress=egress,
-        launcher=CallLauncherClient(settings.call_launcher),
-        quota=workspace.quota,
-    )
+    programs = _build_programs(workspace, settings, git=git, egress=egress)
     # The proposal tools read this list later, when it has the names of all tools.
     known_tools: list[str] = []
     tools: list[Tool] = [
@@ -120,8 +117,30 @@ def build_toolset(
     skills = load_skills(choir_dir, [*_names(tools), *skill_tools])
     tools += [SkillStartTool(skills, session_log), SkillTransitionTool(skills, session_log)]
     known_tools += _names(tools)
-    connections = ConnectionAccounts(egress)
-    return Toolset(ToolRegistry(tools), skills, files, web, key_proxy, connections)
+    registry, approvals = ToolRegistry(tools), ApprovalClient(control)
+    servers = McpServers(
+        registry, programs, approvals=approvals, key_proxy=key_proxy, choir_dir=choir_dir
+    )
+    return Toolset(
+        registry, skills, files, web, key_proxy, ConnectionAccounts(egress), approvals, servers
+    )
+
+
+def _build_programs(
+    workspace: Workspace,
+    settings: AgentProcessSettings,
+    *,
+    git: GitAccess,
+    egress: EgressAddress | None,
+) -> ProgramRunner:
+    return ProgramRunner(
+        workspace.root,
+        settings.tmp_dir,
+        git=git,
+        egress=egress,
+        launcher=CallLauncherClient(settings.call_launcher),
+        quota=workspace.quota,
+    )
 
 
 def _workspace_and_service_tools(

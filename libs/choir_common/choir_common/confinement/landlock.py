@@ -56,9 +56,13 @@ def restrict_files(kernel: Kernel, abi: int, rules: Iterable[Rule]) -> None:
     os.close(ruleset)
 
 
-def reading_rules(paths: Iterable[str]) -> list[Rule]:
-    """Return the rules of a program that may read `paths` and write nothing."""
-    rules = [(path, READ) for path in SYSTEM]
+def reading_rules(paths: Iterable[str], runnable: Iterable[str] = ()) -> list[Rule]:
+    """Return the rules of a program that may read `paths`, and write nothing but to /dev/null.
+
+    In `runnable` it may also start programs.
+    """
+    rules = [(path, READ) for path in (*SYSTEM, *runnable)]
+    rules.append(("/dev/null", DEVICE))
     for path in paths:
         is_directory = os.path.isdir(path)  # noqa: PTH112 - pathlib would slow down each start
         rules.append((path, FS_READ_FILE | (FS_READ_DIR if is_directory else FS_EXECUTE)))

@@ -18,6 +18,8 @@ from choir_common.wire.config_parts import (
 )
 from choir_common.wire.config_parts import Budgets as Budgets
 from choir_common.wire.config_parts import MailSecurity as MailSecurity
+from choir_common.wire.mcp_config import McpConfig as McpConfig
+from choir_common.wire.mcp_config import McpServerConfig as McpServerConfig
 from choir_common.wire.memory_config import (
     MemoryBetweenPeople,
     ReminderConfig,
@@ -329,6 +331,8 @@ class Config(WireModel):
     """Incoming webhooks, by name: `POST /v1/hooks/NAME` (docs/hooks.md)."""
     triggers: dict[Name, TriggerConfig] = Field(default_factory=dict)
     """Watched folders and mail that starts work, by name (docs/hooks.md)."""
+    mcp: McpConfig = McpConfig()
+    """Servers of the Model Context Protocol, whose tools agents may use. See docs/mcp.md."""
     embedding: EmbeddingConfig | None = None
     """The embedding model; `CHOIR_EMBEDDING_…` of the memory service takes precedence."""
     memory: MemoryConfig = MemoryConfig()
@@ -408,6 +412,8 @@ class AgentSettings(WireModel):
     notion: NotionConfig | None = None
     email: EmailConfig | None = None
     search: SearchConfig | None = None
+    mcp: dict[str, McpServerConfig] = Field(default_factory=dict)
+    """The MCP servers that the agent may use."""
     limits: FileLimits = FileLimits()
     workspace_limits: WorkspaceLimits = WorkspaceLimits()
     reminder_tokens: int = 0
@@ -435,6 +441,7 @@ class AgentSettings(WireModel):
             self.notion and self.notion.secret,
             self.email and self.email.secret,
             self.search and self.search.secret,
+            *(name for server in self.mcp.values() for name in server.secret_names()),
         )
         return frozenset(name for name in secret_names if name)
 
@@ -479,4 +486,7 @@ def secret_references(config: Config) -> dict[str, tuple[str, ...]]:
         if gateway.whatsapp is not None:
             for secret in (gateway.whatsapp.app_secret, gateway.whatsapp.verify_secret):
                 names.setdefault(secret, []).append(f"gateways.{name}.whatsapp")
+    for name, server in config.mcp.servers.items():
+        for secret in server.secret_names():
+            names.setdefault(secret, []).append(f"mcp.servers.{name}")
     return {secret: tuple(places) for secret, places in sorted(names.items())}

@@ -111,8 +111,10 @@ class HeartbeatResponse(WireModel):
 
 
 MAX_WHY = 2_000
-ApprovalKind = Literal["call", "tool", "skill", "config_change", "repo_change"]
-"""`call`: one use of a tool; the others are proposals."""
+ApprovalKind = Literal["call", "mcp_tools", "tool", "skill", "config_change", "repo_change"]
+"""`call`: one use of a tool; `mcp_tools`: the tools of an MCP server; the others are proposals."""
+WITHOUT_EFFECT: tuple[ApprovalKind, ...] = ("call", "mcp_tools")
+"""The kinds whose approval control does not have to carry out."""
 
 
 class ApprovalRequest(WireModel):
@@ -178,6 +180,23 @@ class AwaitedLock(WireModel):
     """The lanes that have a conflicting lock, or wait for one since longer."""
 
 
+MAX_MCP_SERVERS = 32
+McpServerState = Literal["starting", "waiting", "ready", "refused", "restarting", "failed"]
+"""`waiting`: for a person's yes to its tools; `refused`: somebody said no; `failed`: it is not tried again
+before its configuration changes."""
+
+
+class McpServerStatus(WireModel):
+    """An MCP server of an agent, and the tools that are offered now."""
+
+    name: str
+    state: McpServerState
+    tools: tuple[str, ...] = Field(default=(), max_length=200)
+    """Canonical names, such as `mcp.github.search_issues`."""
+    detail: str = Field(default="", max_length=500)
+    """Why it is not ready, or what was left out of its tools."""
+
+
 class StatusReport(WireModel):
     """The current state of a lane."""
 
@@ -192,6 +211,8 @@ class StatusReport(WireModel):
     """The lane's model; None until its context window is known."""
     lock_waits: tuple[AwaitedLock, ...] = ()
     """The locks that its calls wait for now."""
+    mcp_servers: tuple[McpServerStatus, ...] = Field(default=(), max_length=MAX_MCP_SERVERS)
+    """The MCP servers of the agent; in the reports of its home conversation only."""
 
     @property
     def state_label(self) -> str:

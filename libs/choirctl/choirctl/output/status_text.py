@@ -37,10 +37,21 @@ def agent_lines(agent: AgentView) -> list[str]:
     lines += [f"  job {_name(lane)}: {lane.state_label}." for lane in _jobs(agent)]
     lines += model_in_use_lines(agent)
     lines += model_lines(agent)
+    lines += mcp_lines(agent)
     if agent.queued_messages:
         verb = "waits" if agent.queued_messages == 1 else "wait"
         lines.append(f"  {format_count(agent.queued_messages, 'message')} {verb} for it.")
     return lines
+
+
+def mcp_lines(agent: AgentView) -> list[str]:
+    """Return a line for each MCP server whose tools the agent cannot use now, with the reason."""
+    servers = (server for lane in agent.lanes for server in lane.mcp_servers)
+    return [
+        f"  Its MCP server {server.name} is {server.state}: {server.detail or 'no reason known'}."
+        for server in servers
+        if server.state not in ("ready", "starting") or (server.detail and not server.tools)
+    ]
 
 
 def model_in_use_lines(agent: AgentView) -> list[str]:

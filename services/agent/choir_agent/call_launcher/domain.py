@@ -49,13 +49,20 @@ class CallDomain:
         self.filters = filters
         self.missing = missing
 
-    def restrict(self, kernel: Kernel, *, offline: bool, readable: tuple[str, ...]) -> None:
+    def restrict(
+        self,
+        kernel: Kernel,
+        *,
+        offline: bool,
+        readable: tuple[str, ...],
+        runnable: tuple[str, ...] = (),
+    ) -> None:
         """Put this process behind its walls, before it executes the program. Raises OSError."""
         kernel.join_own_keyring()
         if self.abi:
             landlock.restrict_files(kernel, self.abi, self.rules)
-            if readable:
-                rules = landlock.reading_rules(readable)
+            if readable or runnable:
+                rules = landlock.reading_rules(readable, runnable)
                 landlock.restrict_files(kernel, self.abi, rules)
         if self.filters:
             seccomp.install_filter(kernel, self.filters[offline])

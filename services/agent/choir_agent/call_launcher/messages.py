@@ -25,6 +25,7 @@ class CallRequest:
         cwd: str,
         offline: bool,
         readable: Sequence[str],
+        runnable: Sequence[str] = (),
         directories: Sequence[str] = (),
         max_bytes: int = 0,
         max_files: int = 0,
@@ -40,6 +41,7 @@ class CallRequest:
         self.cwd = cwd
         self.offline = offline
         self.readable = list(readable)
+        self.runnable = list(runnable)
         self.directories = list(directories)
         self.max_bytes = max_bytes
         self.max_files = max_files

@@ -134,7 +134,10 @@ class Supervisor:
         if request.is_full:
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         self._domain.restrict(
-            self._kernel, offline=request.offline, readable=tuple(request.readable)
+            self._kernel,
+            offline=request.offline,
+            readable=tuple(request.readable),
+            runnable=tuple(request.runnable),
         )
         os.execvpe(request.argv[0], request.argv, request.environment)  # noqa: S606 - no shell
 

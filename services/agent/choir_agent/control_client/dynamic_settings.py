@@ -32,6 +32,18 @@ class SettingsListener(Protocol):
         """Apply new settings; must not raise."""
 
 
+class SettingsListeners:
+    """Several receivers, one after the other."""
+
+    def __init__(self, *listeners: SettingsListener) -> None:
+        self._listeners = listeners
+
+    async def apply_settings(self, current: CurrentSettings) -> None:
+        """Apply new settings in each."""
+        for listener in self._listeners:
+            await listener.apply_settings(current)
+
+
 class ContextWindowSource(Protocol):
     """Finds the context windows of models."""
 

@@ -44,6 +44,10 @@ class StatusReporter:
         """Report all lanes again: one of them began to wait for a lock, or no longer waits."""
         self._changed.set()
 
+    def servers_changed(self) -> None:
+        """Report all lanes again: the state of an MCP server has changed."""
+        self._changed.set()
+
     async def run(self) -> None:
         """Send reports until cancelled; a failed report is not repeated before the next change."""
         while True:

@@ -10,9 +10,9 @@ from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.lane_models import model_for_lane, model_name_for_lane
 from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock
-from choir_common.lanes import is_edge
+from choir_common.lanes import EDGE_LANE, is_edge
 from choir_common.wire.config import AgentSettings, Budgets
-from choir_common.wire.rpc import AwaitedLock, ModelInUse, StatusRequest
+from choir_common.wire.rpc import AwaitedLock, McpServerStatus, ModelInUse, StatusRequest
 
 
 class LaneStateRecorder(Protocol):
@@ -27,6 +27,12 @@ class LockWaits(Protocol):
     def waits_of(self, owner: str) -> tuple[AwaitedLock, ...]: ...
 
 
+class McpServerSource(Protocol):
+    """Source of the states of the MCP servers."""
+
+    def statuses(self) -> tuple[McpServerStatus, ...]: ...
+
+
 class LaneStatusDescriber:
     """Builder of status reports from the log and the current settings."""
 
@@ -37,8 +43,10 @@ class LaneStatusDescriber:
         settings: SettingsSource,
         outages: OutageTracker,
         locks: LockWaits,
+        mcp_servers: McpServerSource,
         clock: Clock,
     ) -> None:
+        self._mcp_servers = mcp_servers
         self._session = session
         self._settings = settings
         self._locks = locks
@@ -60,6 +68,7 @@ class LaneStatusDescriber:
             model_failure=self._outages.of(model_name_for_lane(settings, lane)),
             model=_model_in_use(settings, lane),
             lock_waits=self._locks.waits_of(lane),
+            mcp_servers=self._mcp_servers.statuses() if lane == EDGE_LANE else (),
         )
 
 

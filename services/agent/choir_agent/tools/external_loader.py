@@ -28,6 +28,7 @@ TOOL_DIRS = ("global", "agent")
 IMAGE_ROOT = PurePosixPath("/choir")
 MAX_MANIFEST_BYTES = 256_000
 MAX_TOOLS = 200
+RESERVED_PREFIXES = ("choir.", "mcp.")
 
 
 class _InvalidManifest(Exception):
@@ -89,8 +90,9 @@ def _load(path: Path, top: Path, children: ProgramRunner) -> ExternalTool:
         read = ToolManifestFile.model_validate_json(text)
     except ValidationError as error:
         raise _InvalidManifest(_faults(error)) from error
-    if read.llm.name.startswith("choir."):
-        raise _InvalidManifest("llm.name: the prefix `choir.` is reserved")
+    for prefix in RESERVED_PREFIXES:
+        if read.llm.name.startswith(prefix):
+            raise _InvalidManifest(f"llm.name: the prefix `{prefix}` is reserved")
     if read.llm.parameters.get("type") != "object":
         raise _InvalidManifest("llm.parameters: must be a schema of type object")
     fault = find_schema_fault(read.llm.parameters)

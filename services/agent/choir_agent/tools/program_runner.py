@@ -4,7 +4,8 @@ Whatever the program started is killed when the call ends, times out or is cance
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -39,8 +40,14 @@ class Program:
     """Patterns of hosts that it may reach besides those that are known to the egress proxy."""
     is_limited: bool = False
     """Whether it may reach these hosts only."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables besides those of every program, which they replace."""
+    cwd: str = ""
+    """Working directory as a path, if `directory` is None; empty: the workspace."""
     readable: tuple[str, ...] = ()
     """The only paths it may read, unless empty; relative ones are relative to its working directory."""
+    runnable: tuple[str, ...] = ()
+    """Paths like those in `readable`, in which it may also start programs."""
 
 
 class GitEnvironment(Protocol):
@@ -100,6 +107,16 @@ class ProgramRunner:
             async with self._launcher.call(self._request(program, is_full), files) as call:
                 return await _end_of(call, (stdout, stderr), program.timeout_s)
 
+    @asynccontextmanager
+    async def serve(self, program: Program, files: Sequence[int]) -> AsyncIterator[StartedCall]:
+        """Start a program that lives as long as the context; `files` are its three standard streams.
+
+        Its `stdin` and `timeout_s` are ignored. Raises OSError if it cannot be started.
+        """
+        is_full = bool(await self._quota.find_excess())
+        async with self._launcher.call(self._request(program, is_full), files) as call:
+            yield call
+
     async def find_excess(self) -> str:
         """Return why programs cannot write any bytes to files, or an empty string."""
         return await self._quota.find_excess()
@@ -109,9 +126,10 @@ class ProgramRunner:
         return CallRequest(
             argv=program.argv,
             environment=self._environment(program),
-            cwd=str(self._workspace),
+            cwd=program.cwd or str(self._workspace),
             offline=program.offline,
             readable=program.readable,
+            runnable=program.runnable,
             directories=self._quota.directories,
             max_bytes=limits.size,
             max_files=limits.files,
@@ -131,6 +149,7 @@ class ProgramRunner:
             **self._proxy_variables(program),
             # after the proxy's, because git servers on this machine are reached through it
             **(self._git.environment() if self._git and program.with_git else {}),
+            **program.environment,
         }
 
     def _proxy_variables(self, program: Program) -> Mapping[str, str]:

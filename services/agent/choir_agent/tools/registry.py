@@ -1,11 +1,13 @@
-"""Registry of all tools of an agent: lookup by name, views for models, input validation. Immutable.
+"""Registry of all tools of an agent: lookup by name, views for models, input validation.
+
+Only the tools of MCP servers change while the agent runs (`replace_tools`).
 
 OpenAI's function names may not contain dots, so the model sees `choir_fs_read`. A table maps it back;
 underscores cannot be replaced blindly because canonical names contain them, too.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 import orjson
@@ -30,8 +32,7 @@ class ToolRegistry:
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.manifest.name: tool for tool in tools}
-        self._canonical = {name: name for name in self._tools}
-        self._canonical |= {model_name(name): name for name in self._tools}
+        self._canonical = _names_of(self._tools)
         if len(self._canonical) != 2 * len(tools):
             raise StartupError("Two tools have the same model name.")
         self._validators: dict[str, SchemaValidator] = {}
@@ -40,6 +41,31 @@ class ToolRegistry:
         self.manifest_hash = hashlib.sha256(
             orjson.dumps([asdict(manifest) for manifest in manifests], option=orjson.OPT_SORT_KEYS)
         ).hexdigest()
+
+    def replace_tools(self, prefix: str, tools: Sequence[Tool]) -> tuple[str, ...]:
+        """Replace the tools whose names begin with `prefix`; return the names that were taken already.
+
+        A tool with a taken name is left out: it must not pass as another.
+        """
+        remaining = {
+            name: tool for name, tool in self._tools.items() if not name.startswith(prefix)
+        }
+        names, conflicts = _names_of(remaining), []
+        for tool in tools:
+            name = tool.manifest.name
+            if not name.startswith(prefix) or {name, model_name(name)} & names.keys():
+                conflicts.append(name)
+                continue
+            remaining[name] = tool
+            names |= _names_of((name,))
+        # New objects, not changed ones: a check in another thread may be reading the old ones.
+        self._validators = {
+            name: v
+            for name, v in self._validators.items()
+            if remaining.get(name) is self._tools[name]
+        }
+        self._tools, self._canonical, self._views = remaining, names, {}
+        return tuple(conflicts)
 
     def view(
         self,
@@ -115,8 +141,17 @@ class ToolRegistry:
 
         Blocks: the first call imports the validator library, so the arbiter calls this in a thread.
         """
-        validator = self._validators.get(name)
+        validators, tool = self._validators, self._tools.get(name)
+        if tool is None:
+            return ["input: the tool was withdrawn a moment ago"]
+        validator = validators.get(name)
         if validator is None:
-            parameters = self._tools[name].manifest.llm.parameters
-            validator = self._validators[name] = SchemaValidator(parameters, root="input")
+            parameters = tool.manifest.llm.parameters
+            validator = validators[name] = SchemaValidator(parameters, root="input")
         return [*validator.violations(arguments)]
+
+
+def _names_of(names: Iterable[str]) -> dict[str, str]:
+    """Return the canonical names by every name that a model may use."""
+    canonical = {name: name for name in names}
+    return canonical | {model_name(name): name for name in canonical}

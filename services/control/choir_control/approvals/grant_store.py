@@ -10,6 +10,7 @@ from choir_common.hosts import is_known_host
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.grants import GrantScope, GrantView
 from choir_common.wire.rpc import ApprovalRequest
+from choir_control.approvals.tool_pins import find_pinned_yes
 from choir_control.log.leases.store import Lease
 
 _ACTIVE = """
@@ -58,10 +59,12 @@ class NewGrant:
 async def find_earlier_yes(
     connection: Connection, lease: Lease, request: ApprovalRequest
 ) -> str | None:
-    """Return the decider of a call that a person agreed to before, or None.
+    """Return the decider of a call, or of a server's tools, that a person agreed to before, or None.
 
     New hosts of the call must be covered in any case.
     """
+    if request.request_type == "mcp_tools":
+        return await find_pinned_yes(connection, lease.agent_id, request.payload)
     if request.request_type != "call":
         return None
     place, now = CallScope(lease.session_id, request.job_id), datetime.now(UTC)

@@ -34,7 +34,8 @@ WITH decided AS (
     FROM decided WHERE n.approval_id = decided.approval_id AND n.used_at IS NULL
 ), ordered AS (
     INSERT INTO choir_control.approval_effects (approval_id, digest)
-    SELECT approval_id, digest FROM decided WHERE $2 = 'approved' AND request_type <> 'call'
+    SELECT approval_id, digest FROM decided
+    WHERE $2 = 'approved' AND request_type NOT IN ('call', 'mcp_tools')
 ), told AS (
     INSERT INTO choir_control.signals (session_id, body)
     SELECT session_id, $4::json FROM decided JOIN choir_control.sessions USING (session_id)

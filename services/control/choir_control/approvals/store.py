@@ -247,7 +247,7 @@ class ApprovalStore:
             """
             INSERT INTO choir_control.pending_approvals (approval_id, session_id, agent_id, call_id,
                 request_type, payload, digest, basis, job_id, status, resolved_at, decided_by, dm, gateway)
-            VALUES ($1, $2, $3, $4, 'call', $5::json, $6, $7::json, $8, 'approved', clock_timestamp(), $9,
+            VALUES ($1, $2, $3, $4, $11, $5::json, $6, $7::json, $8, 'approved', clock_timestamp(), $9,
                 $10, (SELECT gateway FROM choir_control.session_conversations
                  WHERE session_id = $2 AND dm = $10))
             """,
@@ -261,6 +261,7 @@ class ApprovalStore:
             request.job_id,
             by,
             lease.turn_dm or None,
+            request.request_type,
         )
         log.info(
             "approved by an earlier yes",

@@ -13,6 +13,10 @@ from choir_common.wire.model import JsonObject
 DECIDED_BY_TIMEOUT = "timeout"
 """The decider of an expired request."""
 
+AFTER_APPROVAL = {
+    "call": "The agent continues.",
+    "mcp_tools": "The agent can use these tools until one of them changes.",
+}
 SHORT_MAX_LINES = 24
 SHORT_MAX_CHARACTERS = 1_200
 LONG_MAX_LINES = 120
@@ -127,7 +131,7 @@ def format_decision(
     `grant` says which later calls it covers.
     """
     if outcome == "approved":
-        then = "The agent continues." if request_type == "call" else "Executing."
+        then = AFTER_APPROVAL.get(request_type, "Executing.")
         then = TOO_LATE if too_late else then
         then = f"{then} {grant}".rstrip()
         return f"Approved by {by}: {gist} ({approval_id}). {then}"

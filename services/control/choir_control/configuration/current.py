@@ -169,6 +169,7 @@ class ConfigSnapshot:
             notion=_named(config.notion_integrations, session_bindings.notion),
             email=_named(config.email_accounts, session_bindings.email),
             search=_named(config.search, session_bindings.search),
+            mcp=config.mcp.servers_of(agent_id),
             limits=config.limits,
             workspace_limits=self.workspace_limits(session_bindings.workspace),
             reminder_tokens=config.memory.reminder_tokens,

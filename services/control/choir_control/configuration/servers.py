@@ -30,6 +30,7 @@ def endpoints(config: Config) -> Iterator[str]:
         config.search,
     ):
         yield from (entry.endpoint for entry in entries.values())
+    yield from (server.url for server in config.mcp.servers.values() if server.url is not None)
 
 
 def mail_servers(config: Config) -> Iterator[str]:

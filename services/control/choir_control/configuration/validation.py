@@ -51,6 +51,7 @@ def find_faults(config: Config) -> list[str]:
         *_limits(config),
         *_prices(config),
         *_policy(config),
+        *_mcp(config),
         *_secrets(config),
     ]
 
@@ -116,6 +117,13 @@ def _policy(config: Config) -> Iterator[str]:
         for name in rule.agents:
             if name not in config.agents:
                 yield _unknown(f"policy[{place}].agents", name, "agents", config.agents)
+
+
+def _mcp(config: Config) -> Iterator[str]:
+    for name, server in config.mcp.servers.items():
+        for agent in server.agents:
+            if agent not in config.agents:
+                yield _unknown(f"mcp.servers.{name}.agents", agent, "agents", config.agents)
 
 
 def _workspaces(config: Config) -> Iterator[str]:

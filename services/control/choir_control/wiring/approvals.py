@@ -25,6 +25,7 @@ from choir_control.approvals.proposals.repo_proposal import RepoProposal
 from choir_control.approvals.proposals.worker import ProposalWorker
 from choir_control.approvals.service import ApprovalExpiry, ApprovalService
 from choir_control.approvals.store import ApprovalStore
+from choir_control.approvals.tool_pins import ToolPinBasis
 from choir_control.configuration.current import ConfigService
 from choir_control.images.repositories.credentials import GitCredentials
 from choir_control.log.metrics.meter import ControlMetrics
@@ -67,7 +68,12 @@ class ProposalServices:
             "tool": FileProposal(self._clones, make_tool_files),
             "repo_change": RepoProposal(self._clones),
         }
-        self.intake = ApprovalIntake(approvals, proposal_types, outbox)
+        self.intake = ApprovalIntake(
+            approvals,
+            proposal_types,
+            outbox,
+            tool_pins=ToolPinBasis(database, configuration),
+        )
         self.worker = ProposalWorker(
             approvals=approvals,
             effects=self._effects,

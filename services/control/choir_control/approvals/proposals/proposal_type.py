@@ -10,6 +10,8 @@ from choir_common.errors import Conflict
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_control.approvals.store import Approval, ApprovalStore
+from choir_control.approvals.tool_pins import REQUEST_TYPE as TOOL_PINS
+from choir_control.approvals.tool_pins import ToolPinBasis
 from choir_control.log.leases.store import Lease
 from choir_control.log.signals.notifier import OutboxRescanner
 
@@ -55,7 +57,10 @@ class ApprovalIntake:
         approvals: ApprovalStore,
         proposal_types: Mapping[str, ProposalType],
         outbox: OutboxRescanner,
+        *,
+        tool_pins: ToolPinBasis,
     ) -> None:
+        self._tool_pins = tool_pins
         self._approvals = approvals
         self._proposal_types = proposal_types
         self._outbox = outbox
@@ -79,6 +84,8 @@ class ApprovalIntake:
         return response
 
     async def _make_basis(self, lease: Lease, request: ApprovalRequest) -> JsonObject:
+        if request.request_type == TOOL_PINS:
+            return await self._tool_pins.make_basis(lease.agent_id, request.payload)
         proposal_type = self._proposal_types.get(request.request_type)
         if proposal_type is None:
             return {"why": request.why} if request.why else {}

@@ -12,6 +12,7 @@ from choir_common.approvals import request_lines, request_summary
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.grants import describe_grant, parse_days, parse_scope
 from choir_common.wire.grants import EVERY_SCOPE
+from choir_common.wire.rpc import WITHOUT_EFFECT
 from choir_control.approvals.service import GrantChoice
 from choir_control.approvals.store import Approval, Verdict
 from choir_control.approvals.texts import TOO_LATE, format_details, format_page
@@ -104,7 +105,7 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
     decision = await context.approval_service.decide(
         target.approval_id, verdict, call.decided_by, target.digest, scope=scope
     )
-    must_execute = verdict == "approved" and decision.request_type != "call"
+    must_execute = verdict == "approved" and decision.request_type not in WITHOUT_EFFECT
     then = " Executing; the result will be reported here." if must_execute else ""
     if verdict == "approved" and decision.session_ended:
         then = f" {TOO_LATE}"

@@ -1,0 +1,104 @@
+"""The section `mcp` of config.json: servers of the Model Context Protocol. See docs/mcp.md."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import Field, StringConstraints, model_validator
+
+from choir_common.wire.model import AgentName, Name, WireModel
+from choir_common.wire.policy import Pattern
+
+McpServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$")]
+"""Lower-case letters, digits and hyphens, without dot and underscore: `mcp_NAME_tool` then names one tool."""
+EnvironmentName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+EnvironmentValue = Annotated[str, StringConstraints(max_length=4_000, pattern=r"^[^\x00]*$")]
+Argument = Annotated[str, StringConstraints(max_length=4_000, pattern=r"^[^\x00]+$")]
+
+MAX_TOOL_TIMEOUT_MS = 3_600_000
+RESERVED_VARIABLES = frozenset(
+    (
+        *("PATH", "HOME", "PWD", "TMPDIR", "CHOIR_CALL_ID", "LD_PRELOAD", "LD_LIBRARY_PATH"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    )
+)
+"""Variables that Choir sets for each program, or that would change which program runs."""
+
+
+class McpServerConfig(WireModel):
+    """A server of the Model Context Protocol whose tools agents may use; a command or a URL."""
+
+    command: tuple[Argument, ...] = ()
+    """The program and its arguments. It is started for each agent, confined like the agent's tools, and
+    speaks over standard input and output."""
+    url: str | None = Field(default=None, pattern=r"^https?://\S+$")
+    """The endpoint of a server that speaks streamable HTTP."""
+    agents: tuple[AgentName, ...] = Field(min_length=1)
+    """The agents that may use it; others neither start it nor see its tools."""
+    environment: dict[EnvironmentName, EnvironmentValue] = Field(default_factory=dict)
+    """Environment variables of the command; values that are secret belong in `secrets`."""
+    secrets: dict[EnvironmentName, Name] = Field(default_factory=dict)
+    """Environment variables of the command, each with the name of the secret that is its value."""
+    secret: Name | None = None
+    """The name of the secret that a `url` gets as `Authorization: Bearer`."""
+    hosts: tuple[Pattern, ...] = ()
+    """Patterns of the only hosts that the command may reach; without one it has no network."""
+    workspace: bool = False
+    """Whether the command may read and write the agent's workspace, like `choir.exec`. Otherwise it may read
+    only the system's programs and the agent's tools, and write nothing."""
+    tools: tuple[Pattern, ...] = ("*",)
+    """Patterns of the tools that are offered."""
+    read_only: tuple[Pattern, ...] = ()
+    """Patterns of tools that change nothing and send nothing on, by your own judgement: they run beside core
+    jobs, beside each other, and without the question about private data. What a server says of its tools is
+    not believed."""
+    timeout_ms: int = Field(default=60_000, ge=1_000, le=MAX_TOOL_TIMEOUT_MS)
+    """The longest time of a call."""
+    start_timeout_ms: int = Field(default=60_000, ge=1_000, le=600_000)
+    """The longest time until a started server has listed its tools."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "McpServerConfig":
+        if bool(self.command) == (self.url is not None):
+            raise ValueError("set either `command` or `url`")
+        only_for_commands = (self.environment, self.secrets, self.hosts, self.workspace)
+        if self.url is not None and any(only_for_commands):
+            raise ValueError(
+                "`environment`, `secrets`, `hosts` and `workspace` are for a `command`"
+            )
+        if self.url is not None and (
+            urlsplit(self.url).username or not urlsplit(self.url).hostname
+        ):
+            raise ValueError("a `url` has a host and no user name; name its token in `secret`")
+        if self.command and self.secret is not None:
+            raise ValueError("`secret` is for a `url`; name a command's secrets in `secrets`")
+        if self.workspace and self.secrets:
+            # Commands of the agent could change the program that gets the secret.
+            raise ValueError(
+                "a command with `secrets` cannot have the workspace: install it for the whole system"
+            )
+        names = {name.upper() for name in (*self.environment, *self.secrets)}
+        if names & RESERVED_VARIABLES or set(self.environment) & set(self.secrets):
+            raise ValueError(
+                "a variable is set twice, or is one that Choir sets: "
+                + ", ".join(sorted(RESERVED_VARIABLES))
+            )
+        return self
+
+    def secret_names(self) -> frozenset[str]:
+        """Return the names of the secrets that the server gets."""
+        return frozenset((*self.secrets.values(), *((self.secret,) if self.secret else ())))
+
+
+class McpConfig(WireModel):
+    """Servers of the Model Context Protocol."""
+
+    servers: dict[McpServerName, McpServerConfig] = Field(default_factory=dict)
+    """Servers, by name. A tool of a server is called `mcp.NAME.TOOL`."""
+
+    def servers_of(self, agent_id: str) -> dict[str, McpServerConfig]:
+        """Return the servers that an agent may use."""
+        return {
+            name: server.model_copy(update={"agents": (agent_id,)})
+            for name, server in self.servers.items()
+            if agent_id in server.agents
+        }

@@ -1,0 +1,253 @@
+"""Commands `choirctl mcp list|add|test|remove`; see docs/mcp.md."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue, ValidationError
+from rich.markup import escape
+
+from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest, NotFound
+from choir_common.wire.config import Config
+from choir_common.wire.mcp_config import McpConfig, McpServerConfig
+from choir_common.wire.operator import AgentView
+from choir_common.wire.rpc import McpServerStatus
+from choir_common.wire.validation_messages import error_messages
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.app import add_group
+from choirctl.arguments import config_name_option
+from choirctl.output.printing import print_json, print_rows, stderr_console, table
+from choirctl.start.config_set import set_value
+
+SERVERS = "mcp.servers"
+POLL_S = 0.5
+NOTHING = "No MCP servers; `choirctl mcp add NAME -- COMMAND` adds one."
+ACTIVATE = "Activate it with `choirctl config load`, then `choirctl config apply`."
+
+ServerName = Annotated[str, typer.Argument(metavar="NAME", help="The server, by name.")]
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[-- COMMAND…]", help="The program and its arguments.", show_default=False
+    ),
+]
+Agents = Annotated[
+    list[str] | None,
+    config_name_option(
+        "--agent", "Who may use it; repeat it for several. Default: the only agent.", "agents"
+    ),
+]
+Secrets = Annotated[
+    list[str] | None,
+    typer.Option("--secret", help="VARIABLE=SECRET, a stored secret; for --url the name alone."),
+]
+Variables = Annotated[
+    list[str] | None, typer.Option("--env", help="VARIABLE=VALUE, which is no secret.")
+]
+Hosts = Annotated[
+    list[str] | None, typer.Option("--host", help="A host that the command may reach; no other.")
+]
+
+
+class ServerEntry(McpServerStatus):
+    """A server, with the agent that runs it."""
+
+    agent: str
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(
+        app,
+        "mcp",
+        ("list", list_servers),
+        ("add", add_server),
+        ("test", test_server),
+        ("remove", remove_server),
+    )
+
+
+def list_servers(
+    ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """List running agents' MCP servers, and what keeps one from working."""
+    agents = asyncio.run(_agents(find_target(ctx, home, url)))
+    servers = [(agent.agent_id, status) for agent in agents for status in _statuses(agent)]
+    if as_json:
+        print_json([_entry(agent, status) for agent, status in servers])
+        return
+    rows = table("SERVER", "AGENT", "STATE", "TOOLS", "NOTE")
+    for agent, status in servers:
+        count = str(len(status.tools))
+        rows.add_row(status.name, agent, status.state, count, escape(status.detail))
+    print_rows(rows, NOTHING)
+
+
+def add_server(
+    ctx: typer.Context,
+    name: ServerName,
+    command: Command = None,
+    server_url: Annotated[
+        str | None,
+        typer.Option("--url", help="The address of a server that speaks streamable HTTP."),
+    ] = None,
+    agent: Agents = None,
+    secret: Secrets = None,
+    env: Variables = None,
+    host: Hosts = None,
+    workspace: Annotated[
+        bool, typer.Option("--workspace", help="Let the command use the agent's workspace.")
+    ] = False,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add an MCP server to config.json; Choir need not run.
+
+    After `config load` and `config apply` the agent starts it, and asks you about its tools: nothing of it is
+    offered before your yes.
+    """
+    file = find_target(ctx, home).home / "config.json"
+    config = _read(file)
+    if name in config.mcp.servers:
+        raise Conflict(f"{SERVERS}.{name} exists; remove it first, or choose another name.")
+    entry: dict[str, JsonValue] = {"agents": [*(agent or _only_agent(config))]}
+    entry |= {"url": server_url} if server_url else {"command": [*(command or ())]}
+    if secret and server_url:
+        entry["secret"] = secret[0]
+    elif secret:
+        entry["secrets"] = _pairs("--secret", secret)
+    if env:
+        entry["environment"] = _pairs("--env", env)
+    if host:
+        entry["hosts"] = [*host]
+    if workspace:
+        entry["workspace"] = True
+    _write(file, {**_raw_servers(file), name: entry}, name)
+    if as_json:
+        print_json({"file": str(file), "name": name, "server": entry})
+        return
+    stderr_console().print(f"Added {SERVERS}.{name} to {file}. {ACTIVATE}", highlight=False)
+
+
+def test_server(
+    ctx: typer.Context,
+    name: ServerName,
+    wait_s: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds to wait until it is ready.")
+    ] = 60.0,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Wait until a server is ready, and show its tools.
+
+    It is the server of the running agents. Exits 1 if it cannot be started or its tools were refused, 6 if
+    it is not ready in time.
+    """
+    statuses = asyncio.run(_wait_for(find_target(ctx, home, url), name, wait_s))
+    if as_json:
+        print_json([_entry(agent, status) for agent, status in statuses])
+    else:
+        rows = table("AGENT", "STATE", "TOOL", "NOTE")
+        for agent, status in statuses:
+            for tool in status.tools or ("",):
+                rows.add_row(agent, status.state, escape(tool), escape(status.detail))
+        print_rows(rows, NOTHING)
+    for agent, status in statuses:
+        if status.state in ("refused", "failed", "restarting"):
+            raise ChoirError(f"{name} does not work for {agent}: {status.detail}")
+        if status.state != "ready":
+            raise DeadlineExceeded(
+                f"{name} is not ready for {agent}: {status.detail or status.state}"
+            )
+
+
+def remove_server(
+    ctx: typer.Context, name: ServerName, home: Home = None, as_json: AsJson = False
+) -> None:
+    """Remove an MCP server from config.json; Choir need not run."""
+    file = find_target(ctx, home).home / "config.json"
+    servers = _raw_servers(file)
+    if name not in servers:
+        raise NotFound(f"There is no {SERVERS}.{name} in {file}.")
+    _write(file, {key: entry for key, entry in servers.items() if key != name}, name)
+    if as_json:
+        print_json({"file": str(file), "name": name})
+        return
+    stderr_console().print(f"Removed {SERVERS}.{name} from {file}. {ACTIVATE}", highlight=False)
+
+
+def _entry(agent: str, status: McpServerStatus) -> ServerEntry:
+    return ServerEntry(agent=agent, **dict(status))
+
+
+def _read(file: Path) -> Config:
+    try:
+        return Config.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        raise NotFound(f"There is no {file}. `choirctl init` makes a first one.") from None
+    except ValidationError as error:
+        raise InvalidRequest(f"{file} is invalid: {error_messages(error, 'the file')[0]}") from None
+
+
+def _raw_servers(file: Path) -> dict[str, JsonValue]:
+    """Return the servers as they are in the file, without the defaults of their fields."""
+    _read(file)
+    servers: dict[str, JsonValue] = json.loads(file.read_bytes()).get("mcp", {}).get("servers", {})
+    return servers
+
+
+def _write(file: Path, servers: dict[str, JsonValue], name: str) -> None:
+    try:
+        McpConfig.model_validate_json(json.dumps({"servers": servers}))
+        if name in servers:
+            McpServerConfig.model_validate_json(json.dumps(servers[name]))
+    except ValidationError as error:
+        raise InvalidRequest("; ".join(error_messages(error, name)[:3])) from None
+    set_value(file, SERVERS, servers)
+
+
+def _only_agent(config: Config) -> list[str]:
+    if len(config.agents) != 1:
+        raise InvalidRequest(
+            f"Say who may use it: --agent {' or --agent '.join(sorted(config.agents))}."
+        )
+    return [*config.agents]
+
+
+def _pairs(option: str, words: list[str]) -> JsonValue:
+    pairs = [word.partition("=") for word in words]
+    if not all(name and value for name, _, value in pairs):
+        raise InvalidRequest(f"{option} is NAME=VALUE.")
+    return {name: value for name, _, value in pairs}
+
+
+async def _agents(place: Target) -> list[AgentView]:
+    async with connect(place) as api:
+        return [*await api.agents()]
+
+
+def _statuses(agent: AgentView) -> list[McpServerStatus]:
+    return [status for lane in agent.lanes for status in lane.mcp_servers]
+
+
+async def _wait_for(place: Target, name: str, wait_s: float) -> list[tuple[str, McpServerStatus]]:
+    """Return the states of a server by agent, as soon as no agent is still starting it."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        agents = await _agents(place)
+        statuses = [(a.agent_id, s) for a in agents for s in _statuses(a) if s.name == name]
+        if statuses and all(status.state != "starting" for _, status in statuses):
+            return statuses
+        if time.monotonic() >= deadline:
+            if statuses:
+                return statuses
+            raise NotFound(
+                f"No running agent has the MCP server {name!r}. `choirctl config diff` shows whether it is "
+                "active."
+            )
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,177 @@
+"""Definitions of a server's tools: which are offered, under which names, and what a person approves. Pure.
+
+All of it is text of the server's author. What the model reads is what a person was shown: invisible
+characters are spelled out for both.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import orjson
+from pydantic import JsonValue
+
+from choir_common.errors import ChoirError
+from choir_common.escape_text import escape_hidden
+from choir_common.eventlog.chain import canonical_json
+from choir_common.eventlog.json_scrubbing import is_too_deep
+from choir_common.json_schema import find_schema_fault
+from choir_common.wire.mcp_config import McpServerConfig
+from choir_common.wire.model import JsonObject
+
+PREFIX = "mcp."
+MAX_TOOLS = 100
+"""Offered tools of a server; a model chooses badly among more."""
+MAX_DEFINITION_BYTES = 150_000
+"""All offered definitions of a server; a request for approval takes 200 kB."""
+MAX_NAME = 128
+MAX_MODEL_NAME = 64
+"""Limit of OpenAI and Anthropic on function names."""
+MAX_DESCRIPTION = 4_000
+"""Characters of a description that a model gets."""
+SHOWN_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+"""What a person approves of a tool. Icons and `_meta` reach neither a model nor a person."""
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_TEXTS = frozenset({"title", "description", "$comment"})
+_BY_NAME = frozenset({"properties", "$defs", "definitions", "patternProperties"})
+
+
+class InvalidTools(ChoirError):
+    """The list of a server's tools cannot be offered as a whole."""
+
+    code, status = "invalid_tools", 422
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool of a server."""
+
+    name: str
+    """Its name at the server."""
+    canonical: str
+    """Its name in Choir."""
+    content: JsonObject
+    """What a person approves."""
+    description: str
+    """What the model reads."""
+    parameters: JsonObject
+    read_only: bool
+    """Whether the operator says that it changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTools:
+    """All tools of a server that can be offered, and what was left out."""
+
+    tools: tuple[ToolDefinition, ...]
+    left_out: tuple[str, ...] = ()
+    """Why others are not offered, one text for each."""
+
+
+def approval_payload(server: str, config: McpServerConfig, tools: ServerTools) -> JsonObject:
+    """Return what a person approves: which program or address, and every definition."""
+    what: JsonObject = {"url": config.url} if config.url else {"command": [*config.command]}
+    return {"server": server, **what, "tools": [tool.content for tool in tools.tools]}
+
+
+def payload_hash(payload: JsonObject) -> str:
+    """Return the SHA-256 by which the definitions are pinned."""
+    return hashlib.sha256(canonical_json(payload)).hexdigest()
+
+
+def read_tools(server: str, config: McpServerConfig, listed: Sequence[JsonObject]) -> ServerTools:
+    """Return the tools that can be offered, sorted by name.
+
+    Blocks: it compiles the schemas. Raises InvalidTools if they are too many or too large.
+    """
+    selection = [tool for tool in listed if _matches(str(tool.get("name")), config.tools)]
+    if len(selection) > MAX_TOOLS:
+        raise InvalidTools(
+            f"It lists {len(selection)} tools; at most {MAX_TOOLS} are offered. Choose some with "
+            f"`mcp.servers.{server}.tools`."
+        )
+    names = Counter(canonical_name(server, str(tool.get("name"))) for tool in selection)
+    tools: list[ToolDefinition] = []
+    left_out: list[str] = []
+    for tool in selection:
+        name = str(tool.get("name"))
+        fault = _find_fault(tool)
+        if names[canonical_name(server, name)] > 1:
+            fault = "another tool of this server has the same name in Choir"
+        if fault is None:
+            tools.append(_definition(server, config, tool))
+        else:
+            left_out.append(f"{escape_hidden(name[:60], keep='')}: {fault}")
+    size = sum(len(orjson.dumps(tool.content)) for tool in tools)
+    if size > MAX_DEFINITION_BYTES:
+        raise InvalidTools(
+            f"The definitions of its tools take {size} bytes; the limit is {MAX_DEFINITION_BYTES}. "
+            f"Choose some with `mcp.servers.{server}.tools`."
+        )
+    return ServerTools(tuple(sorted(tools, key=lambda tool: tool.canonical)), tuple(left_out))
+
+
+def canonical_name(server: str, name: str) -> str:
+    """Return a tool's name in Choir: letters, digits, `_` and `-` only, short enough for every model."""
+    safe = _UNSAFE.sub("_", name)
+    most = MAX_MODEL_NAME - len(f"{PREFIX}{server}.")
+    if len(safe) > most:
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        safe = f"{safe[: most - 9]}_{digest}"
+    return f"{PREFIX}{server}.{safe}"
+
+
+def _find_fault(tool: JsonObject) -> str | None:
+    name, schema = tool.get("name"), tool.get("inputSchema")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+        return f"its name has not 1 to {MAX_NAME} characters"
+    if not name.isprintable() or escape_hidden(name, keep="") != name:
+        return "its name contains invisible characters"
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        return "its inputSchema is not of type object"
+    if is_too_deep(tool):
+        return "its definition is nested too deeply"
+    text = orjson.dumps(_clean_schema(schema)).decode("utf-8", "replace")
+    if escape_hidden(text, keep="") != text:
+        return "its inputSchema contains invisible characters outside of descriptions"
+    fault = find_schema_fault(schema)
+    return None if fault is None else f"its inputSchema is invalid: {fault[:120]}"
+
+
+def _definition(server: str, config: McpServerConfig, tool: JsonObject) -> ToolDefinition:
+    name, schema = str(tool["name"]), tool["inputSchema"]
+    text = escape_hidden(str(tool.get("description") or tool.get("title") or ""))
+    cut = text if len(text) <= MAX_DESCRIPTION else f"{text[:MAX_DESCRIPTION]}…"
+    return ToolDefinition(
+        name=name,
+        canonical=canonical_name(server, name),
+        content={key: tool[key] for key in SHOWN_FIELDS if tool.get(key) is not None},
+        description=f"[MCP server {server}] {cut}".rstrip(),
+        parameters=_clean_schema(schema) if isinstance(schema, dict) else {},
+        read_only=_matches(name, config.read_only),
+    )
+
+
+def _clean_schema(schema: JsonObject) -> JsonObject:
+    """Return a schema for a model, with the invisible characters of its descriptions spelled out."""
+    return {key: _clean_value(key, value) for key, value in schema.items()}
+
+
+def _clean_value(key: str, value: JsonValue) -> JsonValue:
+    if key in _TEXTS and isinstance(value, str):
+        return escape_hidden(value)[:MAX_DESCRIPTION]
+    if key in _BY_NAME and isinstance(value, dict):
+        return {
+            name: _clean_schema(inner) if isinstance(inner, dict) else inner
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_clean_schema(item) if isinstance(item, dict) else item for item in value]
+    return _clean_schema(value) if isinstance(value, dict) else value
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,9 @@
+"""Errors of MCP servers."""
+
+from choir_common.errors import ChoirError
+
+
+class ServerFault(ChoirError):
+    """A server cannot be started, has ended, or does not keep to the protocol; the text is the reason."""
+
+    code, status = "mcp_server", 502

@@ -1,0 +1,263 @@
+"""An MCP server of the agent: starts it, has its tools approved, offers them, and starts it again.
+
+A server that ends is started again after a pause that grows to five minutes. Its approved tools stay offered
+meanwhile, so that the prompt does not change, and calls of them fail at once.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import structlog
+
+from choir_agent.mcp_client.definitions import (
+    PREFIX,
+    ServerTools,
+    ToolDefinition,
+    approval_payload,
+    payload_hash,
+    read_tools,
+)
+from choir_agent.mcp_client.faults import ServerFault
+from choir_agent.mcp_client.results import tool_output
+from choir_agent.mcp_client.server_tool import McpTool, tool_manifest
+from choir_agent.mcp_client.tool_pins import ToolPins
+from choir_agent.tools.tool import Tool, ToolFailed, ToolOutput, ToolRefused
+from choir_common.backoff import Backoff
+from choir_common.errors import ChoirError
+from choir_common.escape_text import escape_hidden
+from choir_common.wire.mcp_config import McpServerConfig
+from choir_common.wire.model import JsonObject
+from choir_common.wire.rpc import McpServerState, McpServerStatus
+
+log = structlog.get_logger("choir.agent.mcp")
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 300.0
+STEADY_AFTER_S = 60.0
+"""A server that ran so long did not fail at its start: the pauses begin again."""
+CHANGE_PAUSE_S = 1.0
+"""Changes of the tools within this time are read once."""
+MAX_REQUESTS = 5
+"""Requests for approval of one server and agent process: a server cannot flood a person."""
+MAX_DETAIL = 400
+
+
+class ServerConnection(Protocol):
+    """An initialized connection with a server; see `connection.Connection`, which imports the SDK."""
+
+    end: asyncio.Task[str] | None
+    tools_changed: asyncio.Event
+
+    async def list_tools(self) -> list[JsonObject]: ...
+
+    async def call(self, name: str, arguments: JsonObject, timeout_s: float) -> JsonObject: ...
+
+
+Connect = Callable[[], AbstractAsyncContextManager[ServerConnection]]
+
+
+class ToolPublisher(Protocol):
+    """Receiver of the tools that are offered, and of each change of a server's state."""
+
+    def publish(self, server: str, tools: list[Tool]) -> tuple[str, ...]:
+        """Offer these tools of a server and no others; return the names that were taken already."""
+        ...
+
+    def record_change(self) -> None:
+        """Note that the state of a server has changed."""
+        ...
+
+
+class McpServer:
+    """One server."""
+
+    def __init__(
+        self,
+        name: str,
+        config: McpServerConfig,
+        *,
+        connect: Connect,
+        pins: ToolPins,
+        publisher: ToolPublisher,
+    ) -> None:
+        self._name, self._config = name, config
+        self._connect, self._pins, self._publisher = connect, pins, publisher
+        self._connection: ServerConnection | None = None
+        self._offered: dict[str, ToolDefinition] = {}
+        self._pin = ""
+        self._requests: set[str] = set()
+        self._state: McpServerState = "starting"
+        self._detail = ""
+
+    @property
+    def status(self) -> McpServerStatus:
+        """The state that is shown to people."""
+        detail = escape_hidden(self._detail, keep="")[:MAX_DETAIL]
+        return McpServerStatus(
+            name=self._name, state=self._state, tools=tuple(sorted(self._offered)), detail=detail
+        )
+
+    async def run(self) -> None:
+        """Keep the server running until cancelled."""
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                began = loop.time()
+                reason = await self._run_once()
+                if loop.time() - began > STEADY_AFTER_S:
+                    backoff.reset()
+                pause_s = backoff.pause_s()
+                self._set_state("restarting", f"{reason} (next start in {pause_s:.0f} s)")
+                log.warning("MCP server ended", server=self._name, reason=reason, pause_s=pause_s)
+                await asyncio.sleep(pause_s)
+        finally:
+            self._offer(None, "")
+
+    async def call(self, tool: ToolDefinition, arguments: JsonObject) -> ToolOutput:
+        """Call a tool of the server; raises ToolFailed."""
+        if self._offered.get(tool.canonical) != tool:
+            raise ToolRefused("withdrawn", "The tool was withdrawn: its definition has changed.")
+        if self._connection is None:
+            raise ToolFailed(
+                "server_down",
+                f"The MCP server {self._name} is not running: {self._detail}"[:MAX_DETAIL],
+            )
+        timeout_s = self._config.timeout_ms / 1000
+        result = await self._connection.call(tool.name, arguments, timeout_s)
+        return tool_output(self._name, result)
+
+    async def _run_once(self) -> str:
+        """Run the server to its end and return the reason."""
+        # with the reason of the last end, if there was one
+        self._set_state("starting", self._detail)
+        try:
+            async with self._connect() as connection:
+                try:
+                    reason = await self._serve(connection)
+                finally:
+                    self._connection = None
+                self._set_state("restarting", reason)
+                return reason
+        except ChoirError as error:
+            return error.message
+        except Exception as error:
+            # Outermost frame of a server: neither its program nor the SDK may end the session.
+            fault = _find_fault(error)
+            if fault is None:
+                log.exception("MCP server failed", server=self._name)
+            return fault.message if fault else f"{type(error).__name__}: {error}"
+
+    async def _serve(self, connection: ServerConnection) -> str:
+        """Offer the tools of a connection until it ends; return the reason."""
+        while True:
+            connection.tools_changed.clear()
+            listed = await self._list_tools(connection)
+            tools = await asyncio.to_thread(read_tools, self._name, self._config, listed)
+            payload = approval_payload(self._name, self._config, tools)
+            if payload_hash(payload) != self._pin:
+                # What was approved is no longer what the server offers.
+                self._offer(None, "")
+                reason = await self._wait_for_yes(connection, payload)
+                if reason is not None:
+                    if connection.tools_changed.is_set():
+                        continue
+                    return reason
+            self._connection = connection
+            self._offer(tools, payload_hash(payload))
+            reason = await _end_of(connection, connection.tools_changed.wait())
+            if reason is not None:
+                return reason
+            await asyncio.sleep(CHANGE_PAUSE_S)
+
+    async def _list_tools(self, connection: ServerConnection) -> list[JsonObject]:
+        timeout_s = self._config.start_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await connection.list_tools()
+        except TimeoutError as error:
+            raise ServerFault(f"it did not list its tools within {timeout_s:g} s") from error
+
+    async def _wait_for_yes(self, connection: ServerConnection, payload: JsonObject) -> str | None:
+        """Return None after a person's yes to the definitions, or why they are not offered."""
+        self._requests.add(payload_hash(payload))
+        if len(self._requests) > MAX_REQUESTS:
+            self._set_state("failed", "it has changed its tools too often; restart the agent")
+            return await _end_of(connection, None)
+        self._set_state("waiting", "its tools wait for a person's yes: choirctl approval list")
+        asking = asyncio.create_task(self._pins.ask(self._name, payload))
+        try:
+            changed = asyncio.create_task(connection.tools_changed.wait())
+            waits = [asking, changed, *([connection.end] if connection.end else [])]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+            if connection.end is not None and connection.end.done():
+                return connection.end.result()
+            if not asking.done():
+                return "its tools have changed"
+            if asking.result() == "approved":
+                return None
+        finally:
+            asking.cancel()
+        why = (
+            "somebody said no to its tools"
+            if asking.result() == "rejected"
+            else ("nobody decided on its tools in time")
+        )
+        self._set_state("refused", f"{why}; a restart of the agent asks again")
+        return (
+            await _end_of(connection, connection.tools_changed.wait()) or "its tools have changed"
+        )
+
+    def _offer(self, tools: ServerTools | None, pin: str) -> None:
+        """Offer approved tools, or none."""
+        self._pin = pin
+        definitions = {} if tools is None else {tool.canonical: tool for tool in tools.tools}
+        conflicts = self._publisher.publish(
+            self._name,
+            [
+                McpTool(tool_manifest(self._name, self._config, tool, pin), tool, self)
+                for tool in definitions.values()
+            ],
+        )
+        self._offered = {name: tool for name, tool in definitions.items() if name not in conflicts}
+        if tools is None:
+            return
+        notes = [*tools.left_out, *(f"{name}: the name is taken" for name in conflicts)]
+        self._set_state("ready", f"left out: {'; '.join(notes)}" if notes else "")
+
+    def _set_state(self, state: McpServerState, detail: str = "") -> None:
+        self._state, self._detail = state, detail
+        self._publisher.record_change()
+
+
+async def _end_of(
+    connection: ServerConnection, changed: Coroutine[object, object, object] | None
+) -> str | None:
+    """Wait until the server ends, and return the reason, or None if `changed` was first."""
+    waiter = asyncio.create_task(changed) if changed is not None else None
+    waits = [task for task in (waiter, connection.end) if task is not None]
+    try:
+        if not waits:
+            await asyncio.Event().wait()
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if waiter is not None:
+            waiter.cancel()
+    return connection.end.result() if connection.end and connection.end.done() else None
+
+
+def _find_fault(error: BaseException) -> ServerFault | None:
+    """Return the fault inside the groups in which task groups raise errors."""
+    if isinstance(error, ServerFault):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_find_fault, error.exceptions)), None)
+    return None
+
+
+def tool_prefix(server: str) -> str:
+    """Return the beginning of the names of a server's tools."""
+    return f"{PREFIX}{server}."

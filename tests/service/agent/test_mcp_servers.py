@@ -1,0 +1,289 @@
+"""MCP servers: real ones, written with the SDK, started confined; careless and hostile ones do no harm."""
+
+import asyncio
+import contextlib
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from choir_agent.mcp_client.servers import McpServers
+from choir_agent.settings import CurrentSettings
+from choir_agent.tools.program_runner import ProgramRunner
+from choir_agent.tools.registry import ToolRegistry
+from choir_agent.tools.tool import CallContext, ToolFailed
+from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
+from choir_common.wire.events import ToolResultCommitted
+from choir_common.wire.mcp_config import McpServerConfig
+from choir_common.wire.model import JsonObject
+from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse, McpServerStatus
+from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
+from tests.service.agent.control_stand_in import ControlStandIn, SameAnswer, run_control
+from tests.service.agent.running_agent import agent_process, running_agent
+from tests.support.ports import free_port
+
+SCRIPT = Path(__file__).parents[2] / "support" / "mcp_server.py"
+CANARY = "canary-77fe-secret"
+DEADLINE_S = 120
+
+
+class Person:
+    """Decides on requests for approval; by default with yes."""
+
+    def __init__(self) -> None:
+        self.requests: list[ApprovalRequest] = []
+        self.may_decide = asyncio.Event()
+        self.may_decide.set()
+
+    async def decision(self, request: ApprovalRequest) -> ApprovalResponse | None:
+        self.requests.append(request)
+        await self.may_decide.wait()
+        return ApprovalResponse(approval_id="appr_1", status="approved")
+
+
+class Agent:
+    """The part of an agent that has MCP servers."""
+
+    def __init__(self, root: Path) -> None:
+        self.workspace, choir = root / "ws", root / "choir"
+        self.workspace.mkdir()
+        choir.mkdir()
+        self.script = shutil.copy(SCRIPT, choir / "server.py")
+        self.person, self.registry = Person(), ToolRegistry([])
+        self.servers = McpServers(
+            registry=self.registry,
+            programs=ProgramRunner(self.workspace, str(self.workspace)),
+            approvals=self.person,
+            key_proxy=None,
+            choir_dir=choir,
+        )
+
+    async def configure(self, behaviour: str = "", **fields: object) -> None:
+        words = [behaviour] if behaviour else []
+        config: dict[str, object] = {
+            "command": (sys.executable, str(self.script), *words),
+            "agents": ("main",),
+        }
+        server = McpServerConfig.model_validate(config | fields)
+        model = ModelConfig(model="m", endpoint="http://127.0.0.1:1/v1")
+        settings = AgentSettings(
+            model_name="m",
+            model=model,
+            budgets=Budgets(),
+            heartbeat_interval_ms=1_000,
+            rate_limit_retry_ms=1_000,
+            event_window=50,
+            mcp={"test": server},
+        )
+        await self.servers.apply_settings(CurrentSettings(settings, {"test-key": CANARY}))
+
+    async def until(self, reached: Callable[[McpServerStatus], bool]) -> McpServerStatus:
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                for status in self.servers.statuses():
+                    if reached(status):
+                        return status
+                await asyncio.sleep(0.05)
+
+    async def until_ready(self) -> McpServerStatus:
+        return await self.until(lambda status: status.state == "ready")
+
+    async def call(self, name: str, /, **arguments: object) -> JsonObject:
+        tool = self.registry.find(f"mcp.test.{name}")
+        assert tool is not None
+        return (await tool.run(CallContext("call_1", "edge"), arguments)).output  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
+    made = Agent(tmp_path)
+    running = asyncio.create_task(made.servers.run())
+    yield made
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_server_sees_its_secret_and_the_system_but_not_the_workspace(agent: Agent) -> None:
+    await agent.configure(secrets={"TEST_KEY": "test-key"}, read_only=("add",))
+    status = await agent.until_ready()
+    assert "mcp.test.add" in status.tools
+    assert (await agent.call("add", a=1, b=2))["result"] == {"result": 3}
+    assert (await agent.call("environment", name="TEST_KEY"))["result"] == {"result": CANARY}
+    note = agent.workspace / "note"
+    note.write_text("private")
+    answer = await agent.call("read", path=str(note))
+    assert answer["result"] == {"result": "PermissionError"}
+    answer = await agent.call("write", path=str(agent.workspace / "new"), text="x")
+    assert answer["result"] == {"result": "PermissionError"}
+    runtime = agent.registry.find("mcp.test.write").manifest.runtime  # type: ignore[union-attr]
+    assert (runtime.side_effect, runtime.source.trust, runtime.idempotent) == (
+        "external",
+        10,
+        False,
+    )
+    reading = agent.registry.find("mcp.test.add").manifest.runtime  # type: ignore[union-attr]
+    assert (reading.side_effect, reading.locks[0].mode) == ("read", "S")
+
+
+async def test_nothing_is_offered_before_a_yes_and_a_changed_tool_is_withdrawn(
+    agent: Agent,
+) -> None:
+    agent.person.may_decide.clear()
+    await agent.configure("poison")
+    await agent.until(lambda status: status.state == "waiting")
+    assert agent.registry.names("edge") == []
+    agent.person.may_decide.set()
+    await agent.until_ready()
+    add = agent.registry.find("mcp.test.add")
+    assert add is not None and "<U+200B><U+202E>" in add.manifest.llm.description
+
+    agent.person.may_decide.clear()
+    await agent.call("mutate")
+    await agent.until(lambda status: status.state == "waiting")
+    assert agent.registry.find("mcp.test.add") is None
+    with pytest.raises(ToolFailed) as caught:
+        await add.run(CallContext("call_2", "edge"), {"a": 1, "b": 2})
+    assert caught.value.kind == "withdrawn"
+    assert "id_rsa" in str(agent.person.requests[-1].payload)
+    agent.person.may_decide.set()
+    await agent.until_ready()
+
+
+async def test_a_crash_and_a_flood_end_one_call_and_the_server_is_started_again(
+    agent: Agent,
+) -> None:
+    await agent.configure()
+    await agent.until_ready()
+    with pytest.raises(ToolFailed, match="exit code 3.*out of cheese"):
+        await agent.call("crash")
+    await agent.until(lambda status: status.state != "ready")
+    with pytest.raises(ToolFailed) as caught:
+        await agent.call("add", a=1, b=2)
+    assert caught.value.kind == "server_down"
+    await agent.until_ready()
+    with pytest.raises(ToolFailed) as caught:
+        await agent.call("flood", size=1_500_000)
+    assert caught.value.kind == "too_large"
+    with pytest.raises(ToolFailed, match="more than 8000000 bytes"):
+        await agent.call("flood", size=5_000_000)
+    await agent.until(lambda status: status.state != "ready")
+    await agent.until_ready()
+    # the same definitions were approved before: the agent did not even ask
+    assert len(agent.person.requests) == 1
+
+
+async def test_a_call_that_takes_too_long_or_is_cancelled_is_cancelled_at_the_server(
+    agent: Agent,
+) -> None:
+    await agent.configure(workspace=True, timeout_ms=1_000)
+    await agent.until_ready()
+    for end in ("timeout", "cancel"):
+        marker = agent.workspace / end
+        call = asyncio.create_task(agent.call("sleep", seconds=3_600, marker=str(marker)))
+        if end == "cancel":
+            await asyncio.sleep(0.3)
+            call.cancel()
+        with pytest.raises((ToolFailed, asyncio.CancelledError)):
+            await call
+        async with asyncio.timeout(DEADLINE_S):
+            while not marker.exists():
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        ("hang", "did not answer within 1 s"),
+        ("exit", "no configuration file"),
+        ("line", "more than 8000000 bytes"),
+    ],
+)
+async def test_a_server_that_cannot_start_is_named_with_the_reason(
+    agent: Agent, behaviour: str, reason: str
+) -> None:
+    timeout = 1_000 if behaviour == "hang" else 60_000
+    await agent.configure(behaviour, start_timeout_ms=timeout)
+    status = await agent.until(lambda status: status.state == "restarting")
+    assert reason in status.detail
+
+
+async def test_equal_names_are_left_out_and_strange_ones_cannot_leave_the_namespace(
+    agent: Agent,
+) -> None:
+    await agent.configure("collide")
+    status = await agent.until_ready()
+    assert "do.it: another tool of this server has the same name" in status.detail
+    assert not [name for name in status.tools if "do_it" in name]
+    assert "mcp.test.______choir_exec" in status.tools
+    assert all(len(name) <= 64 and name.startswith("mcp.test.") for name in status.tools)
+
+
+async def test_a_server_by_url_lists_calls_and_changes_its_tools(
+    agent: Agent, tmp_path: Path
+) -> None:
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(SCRIPT), "http", str(port), stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        await agent.configure(
+            command=(), url=f"http://127.0.0.1:{port}/mcp", secret="test-key", hosts=()
+        )
+        await agent.until_ready()
+        assert (await agent.call("add", a=2, b=3))["result"] == {"result": 5}
+        runtime = agent.registry.find("mcp.test.add").manifest.runtime  # type: ignore[union-attr]
+        assert runtime.flow.sends == "network" and runtime.flow.private
+        await agent.call("mutate")
+        async with asyncio.timeout(DEADLINE_S):
+            while len(agent.person.requests) < 2:
+                await asyncio.sleep(0.05)
+        await agent.until_ready()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def until_offered(control: ControlStandIn) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not any(s.state == "ready" for r in control.statuses for s in r.mcp_servers):
+            await asyncio.sleep(0.05)
+
+
+async def test_the_model_calls_a_tool_through_the_arbiter_and_its_output_is_untrusted() -> None:
+    call = {"name": "mcp.test.add", "arguments": {"a": 1, "b": 2}}
+    wrong = {"name": "mcp.test.add", "arguments": {"a": "one"}}
+    steps = Score.model_validate(
+        {"otherwise": [{"call": wrong}, {"call": call}, {"say": "It is {result.output.result}."}]}
+    )
+    async with run_rehearsal(steps) as model, run_control(model) as control:
+        script = shutil.copy(SCRIPT, control.choir_dir / "server.py")
+        server = McpServerConfig(command=(sys.executable, str(script)), agents=("main",))
+        control.bound, control.approvals = {"mcp": {"test": server}}, SameAnswer("approved")
+        async with running_agent(control):
+            await until_offered(control)
+            await control.say("add")
+            await control.replied()
+    results = [p for p in control.payloads() if isinstance(p, ToolResultCommitted)]
+    assert [(r.tool, r.status) for r in results] == [
+        ("mcp.test.add", "refused"),
+        ("mcp.test.add", "success"),
+    ]
+    assert results[1].output["origin"] == "web" and results[1].output["server"] == "test"
+    assert results[1].provenance is not None and results[1].provenance.outside[0].trust == 10
+    assert control.types().count("tool_call_committed") == 1
+
+
+async def test_an_agent_without_servers_does_not_load_the_sdk() -> None:
+    steps = Score.model_validate({"otherwise": [{"say": "hello"}]})
+    async with run_rehearsal(steps) as model, run_control(model) as control:
+        async with agent_process(control) as process:
+            await control.say("hello")
+            await control.replied()
+            maps = Path(f"/proc/{process.pid}/maps").read_text()
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    # a library that only the SDK imports
+    assert "/cryptography/" not in maps and not children.split()
