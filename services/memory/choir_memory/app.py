@@ -29,7 +29,7 @@ from choir_memory.admin.forget import MemoryForgetter
 from choir_memory.admin.read import MemoryReader
 from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditStore
-from choir_memory.collections.file_uploads import UploadReader
+from choir_memory.collections.file_uploads import DocumentFileReader
 from choir_memory.collections.folder_scan import FolderScanner
 from choir_memory.collections.folder_store import FolderStore
 from choir_memory.collections.folder_watch import FolderWatcher
@@ -300,8 +300,8 @@ def _queue_intervals(settings: MemorySettings) -> QueueIntervals:
     )
 
 
-def _build_uploads(settings: MemorySettings) -> UploadReader:
-    return UploadReader(_read_limits(settings), settings.file_max_mb)
+def _build_uploads(settings: MemorySettings) -> DocumentFileReader:
+    return DocumentFileReader(_read_limits(settings), settings.file_max_mb)
 
 
 def _read_limits(settings: MemorySettings) -> ReadLimits:

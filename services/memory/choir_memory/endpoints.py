@@ -52,7 +52,7 @@ from choir_memory.admin.forget import MemoryForgetter
 from choir_memory.admin.read import MemoryReader
 from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditRecord, AuditStore, actor_name
-from choir_memory.collections.file_uploads import UploadReader
+from choir_memory.collections.file_uploads import DocumentFileReader
 from choir_memory.collections.folders import FolderService
 from choir_memory.collections.service import CollectionService
 from choir_memory.embedding.embedder import language_limitation
@@ -208,7 +208,7 @@ class AdminEndpoints:
     forgetter: MemoryForgetter
     transfer: MemoryTransfer
     collections: CollectionService
-    uploads: UploadReader
+    uploads: DocumentFileReader
     folders: FolderService
 
     def table(self) -> tuple[Endpoint, ...]:

@@ -10,15 +10,15 @@ from choir_common.errors import ChoirError, Conflict, InvalidRequest, TooLarge, 
 from choir_common.wire.memory_collections import FilePart, FileText
 from choir_files.sandbox import ReadLimits
 from choir_memory.collections import file_uploads
-from choir_memory.collections.file_uploads import UploadReader
+from choir_memory.collections.file_uploads import DocumentFileReader
 from tests.service.memory import documents
 
 MB = 1024 * 1024
 
 
 @pytest.fixture
-def uploads() -> Iterator[UploadReader]:
-    uploads = UploadReader(ReadLimits(memory_mb=512, cpu_s=10), max_file_mb=1)
+def uploads() -> Iterator[DocumentFileReader]:
+    uploads = DocumentFileReader(ReadLimits(memory_mb=512, cpu_s=10), max_file_mb=1)
     yield uploads
     assert not uploads._uploads, "an upload was left behind"
 
@@ -33,7 +33,7 @@ def part(
     return FilePart.model_validate_json(made.model_dump_json())
 
 
-async def upload(uploads: UploadReader, path: Path) -> FileText:
+async def upload(uploads: DocumentFileReader, path: Path) -> FileText:
     """Upload a file in two parts."""
     content, upload_id = path.read_bytes(), str(uuid4())
     half = len(content) // 2
@@ -43,7 +43,7 @@ async def upload(uploads: UploadReader, path: Path) -> FileText:
 
 
 async def test_text_is_read_by_kind_and_pages_of_the_web_are_marked(
-    uploads: UploadReader, tmp_path: Path
+    uploads: DocumentFileReader, tmp_path: Path
 ) -> None:
     word, page, code = tmp_path / "boiler.docx", tmp_path / "page.html", tmp_path / "notes.unknown"
     documents.write_word(word)
@@ -72,7 +72,7 @@ async def test_text_is_read_by_kind_and_pages_of_the_web_are_marked(
     ],
 )
 async def test_a_file_that_cannot_be_read_is_refused_with_the_reason(
-    uploads: UploadReader,
+    uploads: DocumentFileReader,
     tmp_path: Path,
     name: str,
     write: Callable[[Path], object],
@@ -84,7 +84,7 @@ async def test_a_file_that_cannot_be_read_is_refused_with_the_reason(
 
 
 async def test_uploads_are_limited_in_size_order_and_number(
-    uploads: UploadReader, monkeypatch: pytest.MonkeyPatch
+    uploads: DocumentFileReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start() -> FilePart:
         return part("a.txt", b"half", last=False)

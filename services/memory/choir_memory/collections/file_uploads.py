@@ -40,7 +40,7 @@ class _UploadFile:
     touched_at: float = field(default_factory=time.monotonic)
 
 
-class UploadReader:
+class DocumentFileReader:
     """Reader of the files that operators add to collections. All parts of a file must reach this process."""
 
     def __init__(self, limits: ReadLimits, max_file_mb: int) -> None:
