@@ -38,6 +38,11 @@ LOCAL = {
     "secret list",
     "secret set",
     "secret delete",
+    "mcp add",
+    "mcp remove",
+    # they read `GET /v1/agents`, whose row is that of `agent list`
+    "mcp list",
+    "mcp test",
 }
 
 

@@ -35,7 +35,7 @@ COMMANDS = (
     CommandEntry("status", "Show the state of Choir and its agents, and pending requests."),
     CommandEntry("chat", "Talk to an agent."),
     CommandEntry("web", "Print a link to the web page; list and sign out browsers."),
-    CommandEntry("client", "Give programs a token for the OpenAI-compatible API, and revoke it."),
+    CommandEntry("client", "Manage tokens for the OpenAI-compatible API."),
     CommandEntry("agent", "List, start and stop agents, and send instructions to them."),
     CommandEntry("mcp", "Add, list, test and remove MCP servers of agents."),
     CommandEntry("model", "List language models, and select an agent's model."),

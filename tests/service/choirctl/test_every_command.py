@@ -4,6 +4,8 @@ What each refuses is in the modules beside this one.
 """
 
 import json
+import shutil
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -64,6 +66,17 @@ def shell(stack: EmbeddedStack) -> ChoirctlRunner:
 
 def session_of(shell: ChoirctlRunner, agent: str = "main") -> str:
     return str(shell.data("session", "list", agent)[0]["session_id"])
+
+
+def until_asked(shell: ChoirctlRunner, request_type: str) -> str:
+    """Return the id of a pending request of a type once there is one."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        for row in shell.data("approval", "list"):
+            if row["request_type"] == request_type and row["status"] == "pending":
+                return str(row["approval_id"])
+        assert time.monotonic() < deadline, f"nobody asks for {request_type}"
+        time.sleep(0.2)
 
 
 def until_approval(shell: ChoirctlRunner, approval: str, state: str) -> dict[str, Any]:
@@ -353,6 +366,24 @@ def test_the_configuration_is_shown_loaded_compared_and_applied(
     shell.succeeds("config", "set", "event_window", "67")
     assert [c["after"] for c in shell.data("config", "load")["changes"]] == [67]
     assert shell.data("config", "set", "event_window", "66")["before"] == 67
+
+
+def test_an_mcp_server_is_added_approved_tested_listed_and_removed(
+    stack: EmbeddedStack, shell: ChoirctlRunner
+) -> None:
+    script = Path(__file__).parents[2] / "support" / "mcp_server.py"
+    program = shutil.copy(script, stack.home / "workspaces" / "main" / "calculator.py")
+    command = ("--", sys.executable, str(program))
+    shell.succeeds("mcp", "add", "calculator", "--agent", "main", "--workspace", *command)
+    shell.succeeds("config", "load")
+    shell.succeeds("config", "apply")
+    shell.succeeds("approval", "approve", until_asked(shell, "mcp_tools"))
+    tools = shell.data("mcp", "test", "calculator", "--wait", str(PATIENCE_S))[0]["tools"]
+    assert "mcp.calculator.add" in tools
+    assert [row["state"] for row in shell.data("mcp", "list")] == ["ready"]
+    shell.succeeds("mcp", "remove", "calculator")
+    shell.succeeds("config", "load")
+    shell.succeeds("config", "apply")
 
 
 def test_a_secret_is_set_listed_handed_on_and_deleted(shell: ChoirctlRunner) -> None:

@@ -236,13 +236,19 @@ def _statuses(agent: AgentView) -> list[McpServerStatus]:
 
 
 async def _wait_for(place: Target, name: str, wait_s: float) -> list[tuple[str, McpServerStatus]]:
-    """Return the states of a server by agent, as soon as no agent is still starting it."""
+    """Return the states of a server by agent, once no agent starts it or waits for a yes to its tools."""
     deadline = time.monotonic() + wait_s
+    has_told = False
     while True:
         agents = await _agents(place)
         statuses = [(a.agent_id, s) for a in agents for s in _statuses(a) if s.name == name]
-        if statuses and all(status.state != "starting" for _, status in statuses):
+        states = {status.state for _, status in statuses}
+        if statuses and not states & {"starting", "waiting"}:
             return statuses
+        if "waiting" in states and not has_told:
+            detail = next(status.detail for _, status in statuses if status.state == "waiting")
+            stderr_console().print(f"Waiting: {detail}", highlight=False, markup=False)
+            has_told = True
         if time.monotonic() >= deadline:
             if statuses:
                 return statuses

@@ -10,7 +10,7 @@ from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.lane_models import model_for_lane, model_name_for_lane
 from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock
-from choir_common.lanes import EDGE_LANE, is_edge
+from choir_common.lanes import is_edge, is_home
 from choir_common.wire.config import AgentSettings, Budgets
 from choir_common.wire.rpc import AwaitedLock, McpServerStatus, ModelInUse, StatusRequest
 
@@ -68,7 +68,7 @@ class LaneStatusDescriber:
             model_failure=self._outages.of(model_name_for_lane(settings, lane)),
             model=_model_in_use(settings, lane),
             lock_waits=self._locks.waits_of(lane),
-            mcp_servers=self._mcp_servers.statuses() if lane == EDGE_LANE else (),
+            mcp_servers=self._mcp_servers.statuses() if is_home(lane) else (),
         )
 
 

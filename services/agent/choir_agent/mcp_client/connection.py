@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from choir_agent.mcp_client.faults import ServerFault
+from choir_agent.mcp_client.faults import McpServerError
 from choir_agent.mcp_client.http_limits import LimitedTransport
 from choir_agent.mcp_client.streams import MAX_MESSAGE_BYTES, open_program
 from choir_agent.tools.program_runner import Program, ProgramRunner
@@ -26,6 +26,7 @@ from choir_agent.tools.tool import ToolFailed
 from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_common.wire.model import JsonObject
+from choir_common.wire.validation_messages import error_messages
 
 MAX_PAGES = 50
 CLIENT = types.Implementation(name="choir", version="1")
@@ -44,7 +45,7 @@ class Connection:
     async def list_tools(self) -> list[JsonObject]:
         """Return the definitions of all tools as the server sends them.
 
-        Raises ServerFault if it does not answer as it should.
+        Raises McpServerError if it does not answer as it should.
         """
         tools: list[JsonObject] = []
         cursor, size = None, 0
@@ -60,13 +61,13 @@ class Connection:
             )
             size += len(str(page))
             if size > MAX_MESSAGE_BYTES:
-                raise ServerFault(
+                raise McpServerError(
                     f"the list of its tools takes more than {MAX_MESSAGE_BYTES} bytes"
                 )
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
                 return tools
-        raise ServerFault(f"the list of its tools has more than {MAX_PAGES} pages")
+        raise McpServerError(f"the list of its tools has more than {MAX_PAGES} pages")
 
     async def call(self, name: str, arguments: JsonObject, timeout_s: float) -> JsonObject:
         """Call a tool and return the result; raises ToolFailed.
@@ -82,7 +83,7 @@ class Connection:
         except TimeoutError as error:
             message = f"The server did not answer within {timeout_s:g} s; the call was cancelled."
             raise ToolFailed("timeout", message) from error
-        except ServerFault as error:
+        except McpServerError as error:
             raise ToolFailed("server_error", f"The MCP server failed: {error.message}") from error
 
     async def _request(
@@ -94,11 +95,12 @@ class Connection:
         except MCPError as error:
             is_end = error.code == types.CONNECTION_CLOSED
             reason = await _wait_for_reason(self.end) if is_end else ""
-            raise ServerFault(reason or str(error.message)[:500]) from error
+            raise McpServerError(reason or str(error.message)[:500]) from error
         except ValidationError as error:
-            raise ServerFault(f"its answer is not valid: {error.errors()[0]['msg']}") from error
+            reason = error_messages(error, "the answer")[0]
+            raise McpServerError(f"its answer is not valid: {reason}") from error
         except _CONNECTION_ERRORS as error:
-            raise ServerFault("the connection has ended") from error
+            raise McpServerError("the connection has ended") from error
 
     async def on_message(self, message: IncomingMessage) -> None:
         """Note a change of the tools; other notifications have no effect."""
@@ -110,7 +112,7 @@ class Connection:
 async def connect_program(
     runner: ProgramRunner, program: Program, start_timeout_s: float
 ) -> AsyncIterator[Connection]:
-    """Start a server and yield the connection; raises ServerFault."""
+    """Start a server and yield the connection; raises McpServerError."""
     async with (
         open_program(runner, program) as (incoming, outgoing, end),
         _connect(incoming, outgoing, end, start_timeout_s) as connection,
@@ -122,7 +124,7 @@ async def connect_program(
 async def connect_url(
     url: str, secret: str | None, key_proxy: KeyProxy | None, start_timeout_s: float
 ) -> AsyncIterator[Connection]:
-    """Connect to a server that speaks streamable HTTP; raises ServerFault.
+    """Connect to a server that speaks streamable HTTP; raises McpServerError.
 
     The agent's event loop opens the connections through the egress proxy, which also replaces a placeholder
     by the secret.
@@ -157,7 +159,7 @@ async def connect_url(
         fault, _ = group.split(httpx2.HTTPError)
         if fault is None:
             raise
-        raise ServerFault(f"{url} cannot be reached: {_first_leaf(fault)}"[:500]) from group
+        raise McpServerError(f"{url} cannot be reached: {_first_leaf(fault)}"[:500]) from group
 
 
 @asynccontextmanager
@@ -181,13 +183,13 @@ async def _connect(
             async with asyncio.timeout(timeout_s):
                 await session.initialize()
         except TimeoutError as error:
-            raise ServerFault(
+            raise McpServerError(
                 f"it did not answer within {timeout_s:g} s after its start"
             ) from error
         except (MCPError, ValidationError, RuntimeError, *_CONNECTION_ERRORS) as error:
             # The reason why a program ended says more than the connection that it closed.
             reason = await _wait_for_reason(end)
-            raise ServerFault(reason or f"it cannot be initialized: {error}"[:500]) from error
+            raise McpServerError(reason or f"it cannot be initialized: {error}"[:500]) from error
         yield connection
 
 

@@ -3,7 +3,7 @@
 from choir_common.errors import ChoirError
 
 
-class ServerFault(ChoirError):
+class McpServerError(ChoirError):
     """A server cannot be started, has ended, or does not keep to the protocol; the text is the reason."""
 
     code, status = "mcp_server", 502

@@ -19,7 +19,7 @@ from choir_agent.mcp_client.definitions import (
     payload_hash,
     read_tools,
 )
-from choir_agent.mcp_client.faults import ServerFault
+from choir_agent.mcp_client.faults import McpServerError
 from choir_agent.mcp_client.results import tool_output
 from choir_agent.mcp_client.server_tool import McpTool, tool_manifest
 from choir_agent.mcp_client.tool_pins import ToolPins
@@ -178,7 +178,7 @@ class McpServer:
             async with asyncio.timeout(timeout_s):
                 return await connection.list_tools()
         except TimeoutError as error:
-            raise ServerFault(f"it did not list its tools within {timeout_s:g} s") from error
+            raise McpServerError(f"it did not list its tools within {timeout_s:g} s") from error
 
     async def _wait_for_yes(self, connection: ServerConnection, payload: JsonObject) -> str | None:
         """Return None after a person's yes to the definitions, or why they are not offered."""
@@ -249,9 +249,9 @@ async def _end_of(
     return connection.end.result() if connection.end and connection.end.done() else None
 
 
-def _find_fault(error: BaseException) -> ServerFault | None:
+def _find_fault(error: BaseException) -> McpServerError | None:
     """Return the fault inside the groups in which task groups raise errors."""
-    if isinstance(error, ServerFault):
+    if isinstance(error, McpServerError):
         return error
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(_find_fault, error.exceptions)), None)

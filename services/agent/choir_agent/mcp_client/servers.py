@@ -10,7 +10,7 @@ from typing import Protocol
 
 import structlog
 
-from choir_agent.mcp_client.faults import ServerFault
+from choir_agent.mcp_client.faults import McpServerError
 from choir_agent.mcp_client.server import McpServer, ServerConnection, tool_prefix
 from choir_agent.mcp_client.tool_pins import ApprovalSource, ToolPins
 from choir_agent.settings import CurrentSettings
@@ -128,14 +128,14 @@ class _Connector:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[ServerConnection]:
-        """Connect, and yield the connection; raises ServerFault."""
+        """Connect, and yield the connection; raises McpServerError."""
         # The SDK takes 34 MB and more than a second: only an agent with servers imports it.
         sdk = await asyncio.to_thread(_import_sdk)
         config = self.setup.config
         start_timeout_s = config.start_timeout_ms / 1000
         for name, value in self.setup.secrets.items():
             if not value:
-                raise ServerFault(f"the secret {name} has no value: choirctl secret set {name}")
+                raise McpServerError(f"the secret {name} has no value: choirctl secret set {name}")
         if config.url is not None:
             secret = self.setup.secrets.get(config.secret or "")
             opened = sdk.connect_url(config.url, secret, self.key_proxy, start_timeout_s)

@@ -15,7 +15,7 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from choir_agent.mcp_client.faults import ServerFault
+from choir_agent.mcp_client.faults import McpServerError
 from choir_agent.tools.call_launcher_client import StartedCall
 from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.streams import StreamSink, output_pipe
@@ -30,7 +30,7 @@ ReadStream = MemoryObjectReceiveStream[Incoming]
 WriteStream = MemoryObjectSendStream[SessionMessage]
 
 
-class LastWords(StreamSink):
+class StderrText(StreamSink):
     """The end of what a program writes to standard error."""
 
     def __init__(self) -> None:
@@ -114,11 +114,11 @@ async def open_program(
 ) -> AsyncIterator[tuple[ReadStream, WriteStream, asyncio.Task[str]]]:
     """Start a server; yield its streams and a task that ends with it, with the reason.
 
-    Everything that it started is killed at the end. Raises ServerFault if it cannot be started.
+    Everything that it started is killed at the end. Raises McpServerError if it cannot be started.
     """
     # A socket for both directions, as Node gives its children: it needs no transport of our own.
     ours, theirs = socket.socketpair()
-    words = LastWords()
+    words = StderrText()
     with closing(ours), closing(theirs):
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_MESSAGE_BYTES)
         async with output_pipe(words) as stderr:
@@ -136,10 +136,10 @@ async def open_program(
                         streams.close()
                         await _stop(running, writer)
             except OSError as error:
-                raise ServerFault(f"it cannot be started: {error}") from error
+                raise McpServerError(f"it cannot be started: {error}") from error
 
 
-async def _with_last_words(streams: ProgramStreams, words: LastWords) -> str:
+async def _with_last_words(streams: ProgramStreams, words: StderrText) -> str:
     reason = await streams.run()
     return f"{reason}; it wrote: {words.text()}" if words.text() else reason
 

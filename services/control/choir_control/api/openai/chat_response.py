@@ -27,13 +27,13 @@ class ModelList(WireModel):
     data: tuple[Model, ...]
 
 
-class PromptDetails(WireModel):
+class PromptTokens(WireModel):
     """Details of the prompt's tokens."""
 
     cached_tokens: int
 
 
-class CompletionDetails(WireModel):
+class CompletionTokens(WireModel):
     """Details of the answer's tokens."""
 
     reasoning_tokens: int
@@ -45,8 +45,8 @@ class Usage(WireModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-    prompt_tokens_details: PromptDetails
-    completion_tokens_details: CompletionDetails
+    prompt_tokens_details: PromptTokens
+    completion_tokens_details: CompletionTokens
 
 
 class AnswerMessage(WireModel):
@@ -157,6 +157,6 @@ def _usage(usage: TokenUsage | None) -> Usage | None:
         prompt_tokens=usage.prompt,
         completion_tokens=usage.completion,
         total_tokens=usage.prompt + usage.completion,
-        prompt_tokens_details=PromptDetails(cached_tokens=usage.cached),
-        completion_tokens_details=CompletionDetails(reasoning_tokens=usage.reasoning),
+        prompt_tokens_details=PromptTokens(cached_tokens=usage.cached),
+        completion_tokens_details=CompletionTokens(reasoning_tokens=usage.reasoning),
     )

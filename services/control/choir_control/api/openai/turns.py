@@ -46,7 +46,7 @@ class Turn:
     accepted: InboundAccepted
 
 
-class RetryRecognizer:
+class RetryDetector:
     """Idempotency keys: the client's own, or one by which a repetition of the same request is found.
 
     Clients of OpenAI send no key, but count their retries. Equal requests that are no retries are different
@@ -82,7 +82,7 @@ class TurnService:
         self, *, gateway: GatewayClients, lookup: AnswerStore, clients: ApiClientService
     ) -> None:
         self.lookup = lookup
-        self.keys = RetryRecognizer(lookup)
+        self.keys = RetryDetector(lookup)
         self._gateway = gateway
         self._clients = clients
 
