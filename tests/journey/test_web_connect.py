@@ -70,7 +70,7 @@ async def test_channels_are_shown_with_what_is_wrong_with_them(cockpit: Cockpit)
     bot = table.get_by_role("row").filter(has_text="bot")
     await expect(bot).to_contain_text("bot-token")
     others = page.get_by_role("region", name="Other channels")
-    await expect(others).to_contain_text("docs/signal.md")
+    await expect(others).to_contain_text("signal.md")
     await cockpit.check("setup-channels")
 
 

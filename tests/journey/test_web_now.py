@@ -303,7 +303,7 @@ async def test_an_applied_change_is_rolled_back_after_a_question(cockpit: Cockpi
     [browser] = (await cockpit.user.client.get("/v1/web/sessions")).json()["items"]
     await expect(row).to_contain_text(f"Operator, browser {browser['web_session_id']}")
     assert browser["web_session_id"] in await asyncio.to_thread(
-        cockpit.stack.run, "approval", "list"
+        cockpit.stack.run, "approval", "list", "--all"
     )
 
 

@@ -129,7 +129,7 @@ async def test_large_bodies_and_floods_are_refused_in_the_same_shape(api: OpenAI
     assert "wait for answers" in (await api.post(token, ask("one more"))).text
     api.agent.may_answer.set()
     assert {(await it).status_code for it in waiting} == {200}
-    for _ in range(REQUESTS_PER_MINUTE):
+    for _ in range(20 * REQUESTS_PER_MINUTE):  # on a slow machine two are allowed again each second
         flood = await api.post(token, b"{}")
         if flood.status_code == 429:
             break
