@@ -214,12 +214,13 @@ async def test_a_reset_session_without_a_log_is_still_the_one_that_is_continued(
     world: World, agent: AgentHand
 ) -> None:
     first = agent.spec.session_id
-    await world.runtime.stop("main", 0.0)
+    # before the process ends: choird would start it again
     for sql in (
         "UPDATE choir_control.sessions SET status = 'stopped', ended_at = now() WHERE session_id = $1",
         "DELETE FROM choir_control.leases WHERE session_id = $1",
     ):
         await world.database.execute(sql, first)
+    await world.runtime.stop("main", 0.0)
     store = SessionResetStore(world.database)
     await store.put(first, SessionReset("nothing"))
     await world.database.execute(

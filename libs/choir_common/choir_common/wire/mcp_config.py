@@ -8,11 +8,18 @@ from pydantic import Field, StringConstraints, model_validator
 from choir_common.wire.model import AgentName, Name, WireModel
 from choir_common.wire.policy import Pattern
 
-McpServerName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$")]
+SERVER_NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,23}$"
+VARIABLE_NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+VARIABLE_VALUE_PATTERN = r"^[^\x00]*$"
+ARGUMENT_PATTERN = r"^[^\x00]+$"
+
+McpServerName = Annotated[str, StringConstraints(pattern=SERVER_NAME_PATTERN)]
 """Lower-case letters, digits and hyphens, without dot and underscore: `mcp_NAME_tool` then names one tool."""
-EnvironmentName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
-EnvironmentValue = Annotated[str, StringConstraints(max_length=4_000, pattern=r"^[^\x00]*$")]
-Argument = Annotated[str, StringConstraints(max_length=4_000, pattern=r"^[^\x00]+$")]
+EnvironmentName = Annotated[str, StringConstraints(pattern=VARIABLE_NAME_PATTERN)]
+EnvironmentValue = Annotated[
+    str, StringConstraints(max_length=4_000, pattern=VARIABLE_VALUE_PATTERN)
+]
+Argument = Annotated[str, StringConstraints(max_length=4_000, pattern=ARGUMENT_PATTERN)]
 
 MAX_TOOL_TIMEOUT_MS = 3_600_000
 RESERVED_VARIABLES = frozenset(

@@ -12,6 +12,12 @@ from choir_common.wire.channel_config import (
     NUMBER_ID_PATTERN,
     SIGNAL_NUMBER_PATTERN,
 )
+from choir_common.wire.mcp_config import (
+    ARGUMENT_PATTERN,
+    SERVER_NAME_PATTERN,
+    VARIABLE_NAME_PATTERN,
+    VARIABLE_VALUE_PATTERN,
+)
 from choir_common.wire.model import RESOURCE_NAME_PATTERN, UUID_PATTERN
 from choir_common.wire.repository_files import (
     HOST_PATTERN_PATTERN,
@@ -47,6 +53,16 @@ _RULES = {
     HOST_PATTERN_PATTERN: (
         "a host is a name in lower case, such as `api.example.com`; `*` and `?` stand for other characters"
     ),
+    SERVER_NAME_PATTERN: (
+        "the name of an MCP server starts with a lower-case letter or digit and contains only "
+        "lower-case letters, digits and `-`, at most 24 characters"
+    ),
+    VARIABLE_NAME_PATTERN: (
+        "the name of an environment variable starts with a letter or `_` and contains only "
+        "letters, digits and `_`, at most 64 characters"
+    ),
+    VARIABLE_VALUE_PATTERN: "an environment variable contains no zero byte",
+    ARGUMENT_PATTERN: "an argument is not empty and contains no zero byte",
     AUTHSERV_ID_PATTERN: "it is the name of a mail server, such as `mx.google.com`",
     LANGUAGE_PATTERN: "a language is its ISO 639 code, such as `de`",
     NUMBER_ID_PATTERN: "the id of a number has digits only",
