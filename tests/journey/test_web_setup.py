@@ -337,6 +337,8 @@ async def test_a_secret_is_stored_and_applied_and_never_shown(cockpit: Cockpit) 
     await page.get_by_role("dialog").get_by_label("Value").fill(CANARY)
     await button(cockpit, "Store").click()
     await expect(page.get_by_role("alert")).to_contain_text("is Choir's own secret")
+    # what was typed stays when the form is drawn again
+    await expect(page.get_by_role("dialog").get_by_label("Name")).to_have_value("operator-token")
     await page.get_by_role("dialog").get_by_label("Name").fill("spare-key")
     await cockpit.check("setup-new-secret")
     await button(cockpit, "Store").click()

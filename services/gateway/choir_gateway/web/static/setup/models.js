@@ -75,10 +75,10 @@ function NewModel({names}) {
         <${Field} label=${t("setup.model.model")} hint=${t("setup.model.model.hint")}>
           <input name="model" required autocomplete="off" spellcheck=${false} placeholder=${provider.example} /></${Field}>
         <${Field} key=${`${provider.id} endpoint`} label=${t("setup.model.endpoint")} hint=${provider.endpoint ? "" : t("setup.model.endpoint.hint")}>
-          <input name="endpoint" type="url" required=${!provider.isDefault && !provider.endpoint} value=${provider.endpoint}
+          <input name="endpoint" type="url" required=${!provider.isDefault && !provider.endpoint} defaultValue=${provider.endpoint}
             placeholder=${provider.isDefault ? t("setup.model.endpoint.default") : ""} spellcheck=${false} /></${Field}>
         <${Field} key=${`${provider.id} secret`} label=${t("setup.model.secret")} hint=${t("setup.model.secret.hint")}>
-          <input name="secret" value=${provider.secret} pattern="[A-Za-z0-9][A-Za-z0-9_.\\-]{0,63}" autocomplete="off" spellcheck=${false} /></${Field}>
+          <input name="secret" defaultValue=${provider.secret} pattern="[A-Za-z0-9][A-Za-z0-9_.\\-]{0,63}" autocomplete="off" spellcheck=${false} /></${Field}>
         <p class="detail">${t("setup.model.new.text")}</p>
         <div class="toolbar"><button class="primary">${t("setup.agent.new.submit")}</button></div>
       </form>

@@ -70,7 +70,7 @@ function ValueForm({name, close, onStored}) {
   return html`<${Dialog} isOpen=${name !== null} title=${t(name ? "setup.secret.store.title" : "setup.secret.new")} onClose=${() => { setProblem(""); close(); }}>
     <form class="form" onSubmit=${submit} autocomplete="off">
       <${Field} label=${t("setup.secret.name")} hint=${name ? "" : t("setup.secret.name.hint")}>
-        <input name="name" required pattern=${NAME} value=${name} readonly=${Boolean(name)} autocomplete="off" spellcheck=${false} /></${Field}>
+        <input name="name" required pattern=${NAME} defaultValue=${name} readonly=${Boolean(name)} autocomplete="off" spellcheck=${false} /></${Field}>
       <${Field} label=${t("setup.secret.value")} hint=${t("setup.secret.value.hint")}>
         <input name="value" type="password" required autocomplete="new-password" spellcheck=${false} /></${Field}>
       ${problem && html`<p class="problem" role="alert">${problem}</p>`}
