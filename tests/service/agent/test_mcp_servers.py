@@ -88,6 +88,11 @@ class Agent:
                         return status
                 await asyncio.sleep(0.05)
 
+    async def until_requests(self, count: int) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while len(self.person.requests) < count:
+                await asyncio.sleep(0.05)
+
     async def until_ready(self) -> McpServerStatus:
         return await self.until(lambda status: status.state == "ready")
 
@@ -148,6 +153,7 @@ async def test_nothing_is_offered_before_a_yes_and_a_changed_tool_is_withdrawn(
     with pytest.raises(ToolFailed) as caught:
         await add.run(CallContext("call_2", "edge"), {"a": 1, "b": 2})
     assert caught.value.kind == "withdrawn"
+    await agent.until_requests(2)
     assert "id_rsa" in str(agent.person.requests[-1].payload)
     agent.person.may_decide.set()
     await agent.until_ready()
@@ -222,13 +228,25 @@ async def test_equal_names_are_left_out_and_strange_ones_cannot_leave_the_namesp
     assert all(len(name) <= 64 and name.startswith("mcp.test.") for name in status.tools)
 
 
+async def serve_http(port: int) -> asyncio.subprocess.Process:
+    """Start the server for HTTP; return when it listens."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(SCRIPT), "http", str(port), stderr=asyncio.subprocess.DEVNULL
+    )
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return process
+            await asyncio.sleep(0.05)
+
+
 async def test_a_server_by_url_lists_calls_and_changes_its_tools(
     agent: Agent, tmp_path: Path
 ) -> None:
     port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(SCRIPT), "http", str(port), stderr=asyncio.subprocess.DEVNULL
-    )
+    process = await serve_http(port)
     try:
         await agent.configure(
             command=(), url=f"http://127.0.0.1:{port}/mcp", secret="test-key", hosts=()
@@ -238,10 +256,30 @@ async def test_a_server_by_url_lists_calls_and_changes_its_tools(
         runtime = agent.registry.find("mcp.test.add").manifest.runtime  # type: ignore[union-attr]
         assert runtime.flow.sends == "network" and runtime.flow.private
         await agent.call("mutate")
-        async with asyncio.timeout(DEADLINE_S):
-            while len(agent.person.requests) < 2:
-                await asyncio.sleep(0.05)
+        await agent.until_requests(2)
         await agent.until_ready()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_a_server_by_url_is_connected_again_after_its_restart(agent: Agent) -> None:
+    port = free_port()
+    process = await serve_http(port)
+    try:
+        await agent.configure(command=(), url=f"http://127.0.0.1:{port}/mcp", hosts=())
+        await agent.until_ready()
+        process.kill()
+        await process.wait()
+        process = await serve_http(port)
+        async with asyncio.timeout(DEADLINE_S):
+            # the first call finds that the server does not know the session any more
+            while True:
+                with contextlib.suppress(ToolFailed):
+                    assert (await agent.call("add", a=2, b=3))["result"] == {"result": 5}
+                    break
+                await asyncio.sleep(0.2)
+        assert len(agent.person.requests) == 1
     finally:
         process.kill()
         await process.wait()

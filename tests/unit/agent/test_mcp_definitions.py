@@ -1,5 +1,6 @@
 """Definitions of MCP tools: names, limits, and what the model reads."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import httpx2
@@ -13,7 +14,7 @@ from choir_agent.mcp_client.definitions import (
     payload_hash,
     read_tools,
 )
-from choir_agent.mcp_client.http_limits import LimitedTransport
+from choir_agent.mcp_client.http_transport import LimitedTransport
 from choir_agent.mcp_client.results import tool_output
 from choir_agent.mcp_client.server_tool import McpTool, tool_manifest
 from choir_agent.tools.model_view import model_name
@@ -170,7 +171,8 @@ async def test_a_document_over_http_has_a_limit_that_streams_do_not_need(
     def respond(request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(200, headers={"content-type": kind}, content=body())
 
-    transport = LimitedTransport(httpx2.MockTransport(respond), 1_000)
+    end = asyncio.get_running_loop().create_future()
+    transport = LimitedTransport(httpx2.MockTransport(respond), 1_000, end)
     async with httpx2.AsyncClient(transport=transport) as client:
         if fails:
             with pytest.raises(httpx2.ReadError, match="too large"):

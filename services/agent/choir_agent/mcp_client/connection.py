@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from choir_agent.mcp_client.faults import McpServerError
-from choir_agent.mcp_client.http_limits import LimitedTransport
+from choir_agent.mcp_client.http_transport import LimitedTransport
 from choir_agent.mcp_client.streams import MAX_MESSAGE_BYTES, open_program
 from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.tool import ToolFailed
@@ -36,10 +36,10 @@ _CONNECTION_ERRORS = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyi
 class Connection:
     """An initialized connection."""
 
-    def __init__(self, session: ClientSession, end: asyncio.Task[str] | None) -> None:
+    def __init__(self, session: ClientSession, end: asyncio.Future[str]) -> None:
         self._session = session
         self.end = end
-        """Ends with the server, with the reason; None for a server that is reached by URL."""
+        """The reason, when the server has ended, or, if it is reached by URL, has forgotten the session."""
         self.tools_changed = asyncio.Event()
 
     async def list_tools(self) -> list[JsonObject]:
@@ -131,6 +131,7 @@ async def connect_url(
     """
     headers = {"Authorization": f"Bearer {secret}"} if secret else {}
     proxied = key_proxy is not None and secret is not None and is_placeholder(secret)
+    end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     transport: httpx2.AsyncBaseTransport
     if proxied and key_proxy is not None:
         transport = KeyProxyTransport(key_proxy)
@@ -140,7 +141,7 @@ async def connect_url(
         transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
     client = httpx2.AsyncClient(
         headers={**headers, "Accept-Encoding": "identity"},
-        transport=LimitedTransport(transport, MAX_MESSAGE_BYTES),
+        transport=LimitedTransport(transport, MAX_MESSAGE_BYTES, end),
         trust_env=False,
         # The deadlines of requests are the session's; a stream may be silent for long.
         timeout=httpx2.Timeout(30.0, read=None),
@@ -151,7 +152,7 @@ async def connect_url(
             streamable_http_client(
                 url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
             ) as streams,
-            _connect(*streams, None, start_timeout_s) as connection,
+            _connect(*streams, end, start_timeout_s) as connection,
         ):
             yield connection
     except ExceptionGroup as group:
@@ -166,7 +167,7 @@ async def connect_url(
 async def _connect(
     incoming: ReadStream[SessionMessage | Exception],
     outgoing: WriteStream[SessionMessage],
-    end: asyncio.Task[str] | None,
+    end: asyncio.Future[str],
     timeout_s: float,
 ) -> AsyncIterator[Connection]:
     connection: Connection | None = None
@@ -199,8 +200,6 @@ def _first_leaf(error: Exception) -> Exception:
     return error
 
 
-async def _wait_for_reason(end: asyncio.Task[str] | None) -> str:
-    if end is None:
-        return ""
+async def _wait_for_reason(end: asyncio.Future[str]) -> str:
     done, _ = await asyncio.wait((end,), timeout=2.0)
     return end.result() if done else ""

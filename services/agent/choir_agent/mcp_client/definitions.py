@@ -114,14 +114,20 @@ def read_tools(server: str, config: McpServerConfig, listed: Sequence[JsonObject
     return ServerTools(tuple(sorted(tools, key=lambda tool: tool.canonical)), tuple(left_out))
 
 
+def tool_prefix(server: str) -> str:
+    """Return the beginning of the names of a server's tools."""
+    return f"{PREFIX}{server}."
+
+
 def canonical_name(server: str, name: str) -> str:
     """Return a tool's name in Choir: letters, digits, `_` and `-` only, short enough for every model."""
     safe = _UNSAFE.sub("_", name)
-    most = MAX_MODEL_NAME - len(f"{PREFIX}{server}.")
+    prefix = tool_prefix(server)
+    most = MAX_MODEL_NAME - len(prefix)
     if len(safe) > most:
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         safe = f"{safe[: most - 9]}_{digest}"
-    return f"{PREFIX}{server}.{safe}"
+    return f"{prefix}{safe}"
 
 
 def _find_fault(tool: JsonObject) -> str | None:

@@ -12,7 +12,6 @@ from typing import Protocol
 import structlog
 
 from choir_agent.mcp_client.definitions import (
-    PREFIX,
     ServerTools,
     ToolDefinition,
     approval_payload,
@@ -47,7 +46,7 @@ MAX_DETAIL = 400
 class ServerConnection(Protocol):
     """An initialized connection with a server; see `connection.Connection`, which imports the SDK."""
 
-    end: asyncio.Task[str] | None
+    end: asyncio.Future[str]
     tools_changed: asyncio.Event
 
     async def list_tools(self) -> list[JsonObject]: ...
@@ -90,6 +89,8 @@ class McpServer:
         self._requests: set[str] = set()
         self._state: McpServerState = "starting"
         self._detail = ""
+        self._last_reason = ""
+        """Why it ended the last time."""
 
     @property
     def status(self) -> McpServerStatus:
@@ -106,7 +107,7 @@ class McpServer:
         try:
             while True:
                 began = loop.time()
-                reason = await self._run_once()
+                self._last_reason = reason = await self._run_once()
                 if loop.time() - began > STEADY_AFTER_S:
                     backoff.reset()
                 pause_s = backoff.pause_s()
@@ -132,7 +133,7 @@ class McpServer:
     async def _run_once(self) -> str:
         """Run the server to its end and return the reason."""
         # with the reason of the last end, if there was one
-        self._set_state("starting", self._detail)
+        self._set_state("starting", self._last_reason)
         try:
             async with self._connect() as connection:
                 try:
@@ -185,15 +186,16 @@ class McpServer:
         self._requests.add(payload_hash(payload))
         if len(self._requests) > MAX_REQUESTS:
             self._set_state("failed", "it has changed its tools too often; restart the agent")
-            return await _end_of(connection, None)
+            return await connection.end
         self._set_state("waiting", "its tools wait for a person's yes: choirctl approval list")
         asking = asyncio.create_task(self._pins.ask(self._name, payload))
         try:
             changed = asyncio.create_task(connection.tools_changed.wait())
-            waits = [asking, changed, *([connection.end] if connection.end else [])]
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (asking, changed, connection.end), return_when=asyncio.FIRST_COMPLETED
+            )
             changed.cancel()
-            if connection.end is not None and connection.end.done():
+            if connection.end.done():
                 return connection.end.result()
             if not asking.done():
                 return "its tools have changed"
@@ -234,19 +236,15 @@ class McpServer:
 
 
 async def _end_of(
-    connection: ServerConnection, changed: Coroutine[object, object, object] | None
+    connection: ServerConnection, changed: Coroutine[object, object, object]
 ) -> str | None:
     """Wait until the server ends, and return the reason, or None if `changed` was first."""
-    waiter = asyncio.create_task(changed) if changed is not None else None
-    waits = [task for task in (waiter, connection.end) if task is not None]
+    waiter = asyncio.create_task(changed)
     try:
-        if not waits:
-            await asyncio.Event().wait()
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((waiter, connection.end), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        if waiter is not None:
-            waiter.cancel()
-    return connection.end.result() if connection.end and connection.end.done() else None
+        waiter.cancel()
+    return connection.end.result() if connection.end.done() else None
 
 
 def _find_fault(error: BaseException) -> McpServerError | None:
@@ -256,8 +254,3 @@ def _find_fault(error: BaseException) -> McpServerError | None:
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(_find_fault, error.exceptions)), None)
     return None
-
-
-def tool_prefix(server: str) -> str:
-    """Return the beginning of the names of a server's tools."""
-    return f"{PREFIX}{server}."

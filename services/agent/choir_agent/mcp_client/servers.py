@@ -10,8 +10,9 @@ from typing import Protocol
 
 import structlog
 
+from choir_agent.mcp_client.definitions import tool_prefix
 from choir_agent.mcp_client.faults import McpServerError
-from choir_agent.mcp_client.server import McpServer, ServerConnection, tool_prefix
+from choir_agent.mcp_client.server import McpServer, ServerConnection
 from choir_agent.mcp_client.tool_pins import ApprovalSource, ToolPins
 from choir_agent.settings import CurrentSettings
 from choir_agent.tools.program_runner import Program, ProgramRunner

@@ -22,7 +22,7 @@ from choir_agent.tools.streams import StreamSink, output_pipe
 from choir_common.escape_text import escape_hidden
 
 MAX_MESSAGE_BYTES = 8_000_000
-MAX_LAST_WORDS = 300
+MAX_STDERR_CHARS = 300
 END_WITHIN_S = 1.0
 
 Incoming = SessionMessage | Exception
@@ -40,12 +40,12 @@ class StderrText(StreamSink):
     def data_received(self, data: bytes) -> None:
         """Keep the end of the data that arrived."""
         self._end += data
-        del self._end[: -4 * MAX_LAST_WORDS]
+        del self._end[: -4 * MAX_STDERR_CHARS]
 
     def text(self) -> str:
         """Return the last characters as one line without control characters."""
         text = " ".join(self._end.decode("utf-8", "replace").split())
-        return escape_hidden(text[-MAX_LAST_WORDS:], keep="")
+        return escape_hidden(text[-MAX_STDERR_CHARS:], keep="")
 
 
 class ProgramStreams:
@@ -118,18 +118,16 @@ async def open_program(
     """
     # A socket for both directions, as Node gives its children: it needs no transport of our own.
     ours, theirs = socket.socketpair()
-    words = StderrText()
+    stderr = StderrText()
     with closing(ours), closing(theirs):
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_MESSAGE_BYTES)
-        async with output_pipe(words) as stderr:
+        async with output_pipe(stderr) as pipe:
             try:
-                async with runner.serve(
-                    program, [theirs.fileno(), theirs.fileno(), stderr]
-                ) as call:
+                async with runner.serve(program, [theirs.fileno(), theirs.fileno(), pipe]) as call:
                     # Only the program has it now: so its end is the end of its output.
                     theirs.close()
                     streams = ProgramStreams(call, reader, writer)
-                    running = asyncio.create_task(_with_last_words(streams, words))
+                    running = asyncio.create_task(_with_stderr(streams, stderr))
                     try:
                         yield streams.incoming, streams.outgoing, running
                     finally:
@@ -139,9 +137,9 @@ async def open_program(
                 raise McpServerError(f"it cannot be started: {error}") from error
 
 
-async def _with_last_words(streams: ProgramStreams, words: StderrText) -> str:
+async def _with_stderr(streams: ProgramStreams, stderr: StderrText) -> str:
     reason = await streams.run()
-    return f"{reason}; it wrote: {words.text()}" if words.text() else reason
+    return f"{reason}; it wrote: {stderr.text()}" if stderr.text() else reason
 
 
 async def _stop(running: asyncio.Task[str], writer: asyncio.StreamWriter) -> None:
