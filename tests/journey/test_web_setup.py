@@ -17,6 +17,7 @@ import pytest_asyncio
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import Locator, expect
 
+from choir_common.http.client import make_client
 from choir_testing.providers.openai import OpenAi
 from choir_testing.providers.provider import KEY
 from choir_testing.providers.server import run_provider
@@ -137,7 +138,12 @@ async def test_an_edit_of_the_configuration_is_saved_compared_and_applied(cockpi
     await expect(page.get_by_text("Not saved")).to_have_count(0)
     assert path.read_text() == text
     await cockpit.check("setup-config")
-    await button(cockpit, "Apply").click()
+    async with make_client(cockpit.stack.endpoint) as client:
+        digest = (await client.get("/v1/config/diff")).json()["digest"]
+    async with page.expect_request("**/config/apply") as applying:
+        await button(cockpit, "Apply").click()
+    # exactly what was shown
+    assert (await applying.value).post_data_json == {"digest": digest}
     await expect(page.get_by_role("heading", name="Who has the new version")).to_be_visible()
     await expect(page.get_by_role("status").filter(has_text="main")).to_contain_text("Has it")
     shown = json.loads(await asyncio.to_thread(cockpit.stack.run, "config", "show", "--json"))
@@ -249,6 +255,7 @@ async def test_a_new_agent_is_made_by_a_form_and_started(cockpit: Cockpit) -> No
     )
     await save_and_apply(cockpit)
     assert config_of(cockpit)["agents"]["helper"]["defaults"]["dm"] == "helper"
+    assert config_of(cockpit)["dms"]["helper"]["admin"] is True
     await page.get_by_role("link", name="Agents").click()
     await button(cockpit, "Start helper").click()
     await expect(page.get_by_role("article", name="helper")).to_contain_text("Running")
@@ -310,7 +317,7 @@ async def test_a_model_is_tested_and_the_page_says_what_mends_it(
     await test.click()
     await expect(result).to_contain_text("Works")
     await expect(result).to_contain_text("responds and supports tools")
-    await expect(result).to_contain_text(provider.model)
+    await expect(result.locator("dd code")).to_contain_text(provider.model)
     await expect(result).to_contain_text(re.compile(r"Time\s*\d"))
     assert len(provider.requests) == 2
     await cockpit.check("setup-model-test")
@@ -384,7 +391,9 @@ async def test_a_request_to_talk_is_allowed_and_taken_back_and_another_refused(
     row = conversations.get_by_role("row").filter(has_text="bot-4711")
     await expect(row).to_contain_text("main")
     people = page.get_by_role("region", name="People")
-    await expect(people.get_by_role("row").filter(has_text="bot-4711")).to_contain_text("Zoe")
+    person = people.get_by_role("row").filter(has_text="bot-4711")
+    await expect(person).to_contain_text("Zoe")
+    await expect(person).to_contain_text("bot: 4711")
     await button(cockpit, "Take the permission of bot-4711 back").click()
     await page.get_by_role("dialog").get_by_role("button", name="Take back").click()
     await expect(row).to_have_count(0)
