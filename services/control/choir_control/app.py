@@ -108,6 +108,7 @@ class ControlApp:
         services.agent_sockets.bind(sorted(candidate.config.agents))
         snapshot = await services.configuration.put_in_force(candidate)
         await services.conversations.people.load()
+        await services.conversations.following.load()
         await services.pairing.load()
         await services.api_clients.load()
         await services.log.audit.anchoring.open()

@@ -1,7 +1,7 @@
 """One who tells much waits for himself; he keeps nobody else waiting."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -80,6 +80,13 @@ class IdleOutbox:
         pass
 
 
+class NobodyFollows:
+    """No conversation gets copies."""
+
+    def followers_of(self, dm: str, dms: Collection[str]) -> Sequence[str]:
+        return ()
+
+
 class IdleListener:
     """A listener that ignores all events."""
 
@@ -112,6 +119,7 @@ async def test_long_heartbeats_are_stored_one_at_a_time_and_short_ones_pass_them
         outbox=IdleOutbox(),
         outgoing_files=NO_FILES,
         listener=IdleListener(),
+        followers=NobodyFollows(),
         cost_metrics=CostMetrics(Metrics("test")),
         pricer=ChargePricer(FixedConfiguration(Config(agents={}, workspaces={}))),
     )

@@ -6,7 +6,7 @@ tells how. The start of a core job closes its message; the end is that of the jo
 
 OUTCOME_JOINS = """
     LEFT JOIN choir_control.outbox AS answer
-        ON answer.session_id = asked.session_id AND answer.rev = asked.answered_rev
+        ON answer.session_id = asked.session_id AND answer.rev = asked.answered_rev AND answer.dm = asked.dm
     LEFT JOIN choir_control.session_events AS begun
         ON begun.session_id = asked.session_id AND begun.rev = asked.answered_rev
             AND begun.type = 'core_started'

@@ -267,6 +267,7 @@ Table(
     Column("edits", BigInteger, ForeignKey(f"{SCHEMA}.outbox.outbox_id")),
     Column("message_id", Text),
     Column("parcels", Integer, nullable=False, server_default=text("0")),
+    Column("copied_from", Text),
     Index("outbox_by_dm", "dm", "outbox_id"),
     Index("outbox_by_edits", "edits", postgresql_where=text("edits IS NOT NULL")),
     Index("outbox_by_time", "dm", "at", "outbox_id"),
@@ -278,7 +279,8 @@ Table(
         postgresql_where=text("(status IN ('waiting', 'sending'))"),
     ),
     Index("outbox_with_files", "outbox_id", postgresql_where=text("files IS NOT NULL")),
-    UniqueConstraint("session_id", "rev"),
+    Index("outbox_copies", "copied_from", postgresql_where=text("copied_from IS NOT NULL")),
+    UniqueConstraint("session_id", "rev", "dm"),
 )
 
 Table(
@@ -319,6 +321,13 @@ Table(
     Column("person", Text, nullable=False),
     Column("linked_by", Text, nullable=False),
     Column("linked_at", TIME, nullable=False, server_default=CLOCK),
+)
+
+Table(
+    "conversation_followers",
+    METADATA,
+    Column("dm", Text, primary_key=True),
+    Column("since", TIME, nullable=False, server_default=CLOCK),
 )
 
 Table(

@@ -16,6 +16,8 @@ from choir_control.conversations.inbox.file_fetcher import FileFetcher, Received
 from choir_control.conversations.inbox.store import InboxStore
 from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.conversations.outbox.worker import OutboxWorker
+from choir_control.conversations.people.follower_store import FollowerStore
+from choir_control.conversations.people.following import Following
 from choir_control.conversations.people.link_codes import LinkCodes
 from choir_control.conversations.people.service import PersonLinks
 from choir_control.conversations.people.store import PersonIdentityStore
@@ -59,6 +61,7 @@ class ConversationServices:
         self.people = PersonLinks(
             PersonIdentityStore(database), configuration=configuration, codes=LinkCodes(clock)
         )
+        self.following = Following(FollowerStore(database), configuration=configuration)
         self.activity = ActivityPublisher(
             CardStore(database), bus=bus, configuration=configuration, clock=clock
         )

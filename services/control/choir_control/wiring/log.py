@@ -74,17 +74,23 @@ class LogServices:
         )
         self.retention = RetentionJob(database, self.audit.verifier, configuration)
         self.metrics, self.control_metrics = metrics, ControlMetrics(metrics, GaugeStore(database))
-        self.appender = EventAppender(
+        self.appender = self._make_appender(conversations, money)
+        self.archives = ArchiveStore(database)
+        self.archiver = self._make_archiver(database, configuration, bus)
+
+    def _make_appender(
+        self, conversations: ConversationServices, money: MoneyServices
+    ) -> EventAppender:
+        return EventAppender(
             store=self.events,
             outbox=conversations.outbox,
             outgoing_files=conversations.outgoing_files,
             listener=conversations.activity,
+            followers=conversations.following,
             pricer=money.pricer,
             cost_metrics=money.metrics,
             metrics=self.control_metrics,
         )
-        self.archives = ArchiveStore(database)
-        self.archiver = self._make_archiver(database, configuration, bus)
 
     def _make_content_eraser(
         self,

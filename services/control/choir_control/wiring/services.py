@@ -386,6 +386,7 @@ class ControlServices:
             costs=self.money.costs,
             schedules=self.schedules.service,
             people=self.conversations.people,
+            following=self.conversations.following,
             pairing=self.pairing,
             background=BackgroundCommands(self.operations),
             dialogue=DialogueState(),

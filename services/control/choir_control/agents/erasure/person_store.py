@@ -22,7 +22,7 @@ ORDER BY agent_id
 # Nobody sends these any more. What is being sent now is blanked after it.
 _CANCEL_DELIVERIES = """
 UPDATE choir_control.outbox SET status = 'undeliverable', finished_at = clock_timestamp()
-WHERE dm = ANY($1) AND status = 'waiting'
+WHERE (dm = ANY($1) OR copied_from = ANY($1)) AND status = 'waiting'
 """
 _CLOSE_MESSAGES = """
 UPDATE choir_control.inbox SET closed_at = clock_timestamp()

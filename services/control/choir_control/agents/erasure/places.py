@@ -95,7 +95,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
             ),
         ),
         "outbox": BlankedRows(
-            _OF_DM,
+            "t.dm = ANY($1) OR t.copied_from = ANY($1)",
             {"text": "'(erased)'", "files": "NULL", "buttons": "NULL", "detail": "''"},
             frozenset(
                 [
@@ -107,6 +107,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
                     "answers",
                     "status",
                     "message_id",
+                    "copied_from",
                 ]
             ),
         ),
@@ -150,6 +151,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
         "erased_logs": FreeOfText("hashes and signatures"),
         "leases": FreeOfText("names of resources"),
         "ledger": FreeOfText("amounts and ids"),
+        "conversation_followers": FreeOfText("names of conversations, as in config.json"),
         "person_identities": FreeOfText("names of people and their users, as in config.json"),
         "session_conversations": FreeOfText("names of conversations"),
         "session_epochs": FreeOfText("digests of tokens"),

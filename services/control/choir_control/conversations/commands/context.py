@@ -29,6 +29,7 @@ from choir_control.configuration.secrets.store import SecretStore
 from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.conversations.pairing.service import PairingService
+from choir_control.conversations.people.following import Following
 from choir_control.conversations.people.service import PersonLinks
 from choir_control.conversations.schedules.service import ScheduleService
 from choir_control.conversations.session_overview import AgentOverview
@@ -91,6 +92,7 @@ class CommandContext:
     costs: CostService
     schedules: ScheduleService
     people: PersonLinks
+    following: Following
     pairing: PairingService
     background: BackgroundCommands
     dialogue: DialogueState

@@ -1,5 +1,6 @@
 """The commands `/link`, for the same person on another channel, and `/pair`, for unknown users."""
 
+from choir_common.errors import InvalidRequest
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.spec import CommandCall
 from choir_control.conversations.pairing.texts import (
@@ -20,6 +21,21 @@ async def link(context: CommandContext, call: CommandCall) -> str:
         )
     person = await context.people.redeem_code(call.dm, code)
     return f"This conversation is now {person.name}'s, with the role {person.role}."
+
+
+async def follow(context: CommandContext, call: CommandCall) -> str:
+    """Say whether this conversation follows the person's other ones, or switch it."""
+    choice = call.arguments.get("choice", "").lower()
+    if choice not in ("", "on", "off"):
+        raise InvalidRequest(f"{choice[:20]!r} is neither on nor off. Nothing was changed.")
+    if choice:
+        await context.following.switch(call.dm, on=choice == "on")
+    if context.following.is_on(call.dm):
+        return (
+            "Answers in your other private conversations with this agent also arrive here. "
+            "/follow off ends it."
+        )
+    return "Only what belongs to this conversation arrives here. /follow on adds your other ones."
 
 
 async def pair(context: CommandContext, call: CommandCall) -> str:

@@ -20,6 +20,12 @@ PEOPLE_COMMANDS = (
         route=f"POST {_ROUTE}/{{name}}/identities",
     ),
     CommandSpec(
+        "Show whether the answers in your other conversations also arrive here; `on` or `off` switches it.",
+        typed_form="/follow",
+        arguments=(CommandArgument("choice"),),
+        action=MutationAction(people.follow),
+    ),
+    CommandSpec(
         "List the unknown users who want to talk, or allow one by the code.",
         CommandScope.ADMIN,
         typed_form="/pair",

@@ -8,7 +8,7 @@ stored, and their heartbeats still count as signs of life. See docs/design/log-a
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,7 +18,13 @@ from choir_common.eventlog.chain import LogHead
 from choir_common.wire.events import GENESIS, Event
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.rpc import HeartbeatRequest
-from choir_control.log.eventlog.batch import EventBatch, OutgoingReply, parse_heartbeat, trim_batch
+from choir_control.log.eventlog.batch import (
+    EventBatch,
+    OutgoingReply,
+    make_copy,
+    parse_heartbeat,
+    trim_batch,
+)
 from choir_control.log.eventlog.group_commit import GroupCommit
 from choir_control.log.eventlog.store import EventStore
 from choir_control.log.leases.store import Lease
@@ -47,6 +53,13 @@ class OutboxDelivery(OutboxRescanner, Protocol):
 
     def offer(self, messages: Sequence[OutboundMessage]) -> None:
         """Queue messages that were just stored."""
+
+
+class Followers(Protocol):
+    """Reader of the conversations that get copies of replies."""
+
+    def followers_of(self, dm: str, dms: Collection[str]) -> Sequence[str]:
+        """Return which of the conversations `dms` follow `dm`."""
 
 
 class EventListener(Protocol):
@@ -89,6 +102,7 @@ class EventAppender:
         outbox: OutboxDelivery,
         outgoing_files: OutgoingFiles,
         listener: EventListener,
+        followers: Followers,
         pricer: ChargePricer,
         cost_metrics: CostMetrics,
         metrics: ControlMetrics | None = None,
@@ -102,6 +116,7 @@ class EventAppender:
         self._outbox = outbox
         self._outgoing_files = outgoing_files
         self._listener = listener
+        self._followers = followers
         self._metrics = metrics
 
     async def append(self, lease: Lease, request: HeartbeatRequest) -> int:
@@ -151,6 +166,7 @@ class EventAppender:
 
     async def _store_batch(self, lease: Lease, batch: EventBatch) -> bool:
         batch = self._price(lease, await self._copy_files(lease, batch))
+        batch = self._copy_to_followers(lease, batch)
         replies = await self._store_events(lease, batch)
         if replies is None:
             return False
@@ -172,6 +188,16 @@ class EventAppender:
         if batch.has_no_effects:
             return () if await self._group.append(lease, batch) else None
         return await self._store.append(lease, batch)
+
+    def _copy_to_followers(self, lease: Lease, batch: EventBatch) -> EventBatch:
+        """Return the batch with copies of its replies for conversations that follow."""
+        copies = tuple(
+            make_copy(reply, dm)
+            for reply in batch.replies
+            if reply.kind != "notice"
+            for dm in self._followers.followers_of(reply.dm, lease.dms)
+        )
+        return replace(batch, copies=copies) if copies else batch
 
     def _price(self, lease: Lease, batch: EventBatch) -> EventBatch:
         """Return the batch with its usage and grants priced."""

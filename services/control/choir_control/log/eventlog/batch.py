@@ -66,6 +66,19 @@ class OutgoingReply:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyCopy:
+    """A copy of a reply for a conversation that follows the one of the reply."""
+
+    rev: int
+    """The revision of the reply."""
+    dm: str
+    heading: str
+    """Where the reply was given."""
+    footer: str
+    """The files of the reply, which are not copied; empty without files."""
+
+
+@dataclass(frozen=True, slots=True)
 class InboxUpdate:
     """The effect of a batch on one inbox row: taken up, answered, or both."""
 
@@ -100,6 +113,7 @@ class EventBatch:
     charges: tuple[Charge, ...] = ()
     """The priced usages, for the ledger."""
     priced_grants: tuple[PricedGrant, ...] = ()
+    copies: tuple[ReplyCopy, ...] = ()
 
     @property
     def head(self) -> LogHead:
@@ -161,6 +175,17 @@ def trim_batch(batch: EventBatch, durable: LogHead, dms: Collection[str]) -> Eve
     """Return the part of a batch after the revision `durable`, which lies inside the batch."""
     events = tuple(event for event in batch.events if event.rev > durable.rev)
     return make_batch(durable, events, dms)
+
+
+def make_copy(reply: OutgoingReply, dm: str) -> ReplyCopy:
+    """Return a copy of a reply for a conversation that follows the one of the reply."""
+    names = ", ".join(file.name for file in reply.spooled_files)
+    return ReplyCopy(
+        rev=reply.rev,
+        dm=dm,
+        heading=f"From {reply.dm}:",
+        footer=f"Files in {reply.dm}: {names}" if names else "",
+    )
 
 
 class _EffectCollector:

@@ -10,10 +10,10 @@ from datetime import datetime
 
 from choir_common.eventlog.chain import LogHead, event_from_row
 from choir_common.eventlog.signature import AuditKeyring
-from choir_common.postgres.pool import Database
-from choir_common.wire.events import Event
+from choir_common.postgres.pool import Database, Record
+from choir_common.wire.events import Event, ReplyKind
 from choir_common.wire.messages import OutboundMessage
-from choir_control.log.eventlog.batch import EventBatch
+from choir_control.log.eventlog.batch import EventBatch, OutgoingReply
 from choir_control.log.leases.conversations import answered_conversations_sql, gateway_sql
 from choir_control.log.leases.store import Lease
 from choir_control.money.ledger_store import (
@@ -27,9 +27,11 @@ from choir_control.workspaces.spool import dump_files, make_attachments
 
 # The parameters with the rows of the ledger and of grants, as JSON.
 _CHARGES, _GRANTS, _GROUP_CHARGES = 27, 28, 17
+COPY_KIND: ReplyKind = "message"
+"""The kind of a copy for a conversation that follows: it answers nothing there."""
 # An inbox row can be updated only once per statement, so one CTE marks it as taken up and as
 # answered.
-_APPEND = f"""
+_APPEND_EFFECTS = f"""
 WITH head AS (
     UPDATE choir_control.sessions SET
         head_rev = $6, head_hash = $7, last_heartbeat_at = clock_timestamp(),
@@ -71,9 +73,29 @@ WITH head AS (
                       $30::text[]) AS r(rev, kind, text, answers, at, files, dm)
     ORDER BY r.rev
     RETURNING outbox_id, rev, dm, gateway
-), {charge_ctes(_CHARGES)}, {grant_ctes(_GRANTS)}
+), {charge_ctes(_CHARGES)}, {grant_ctes(_GRANTS)}"""  # noqa: S608 - constants only
+_APPEND = f"""{_APPEND_EFFECTS}
 SELECT head.agent_id, said.dm, said.gateway, said.outbox_id, said.rev
 FROM head LEFT JOIN said ON true ORDER BY said.rev
+"""  # noqa: S608 - constants only
+# A copy shows the beginning of the question that was answered.
+_APPEND_WITH_COPIES = f"""{_APPEND_EFFECTS}, copied AS (
+    INSERT INTO choir_control.outbox (dm, gateway, agent_id, session_id, rev, kind, copied_from, text, at)
+    SELECT f.dm, {gateway_sql("head", "f.dm")}, head.agent_id, head.session_id, f.rev, '{COPY_KIND}', r.dm,
+        concat_ws(E'\n\n', concat_ws(E'\n', f.heading,
+                                     '> ' || replace(left(NULLIF(asked.text, ''), 300), E'\n', E'\n> ')),
+                  NULLIF(r.text, ''), NULLIF(f.footer, '')), r.at
+    FROM head, unnest($31::bigint[], $32::text[], $33::text[], $34::text[]) AS f(rev, dm, heading, footer)
+    JOIN unnest($19::bigint[], $21::text[], $22::text[], $23::timestamptz[], $30::text[])
+        AS r(rev, text, answers, at, dm)
+        USING (rev)
+    LEFT JOIN choir_control.inbox AS asked ON asked.inbox_id = r.answers
+    ORDER BY f.rev
+    RETURNING outbox_id, rev, dm, gateway, text
+), told AS (
+    SELECT *, NULL AS text FROM said UNION ALL SELECT * FROM copied
+)
+SELECT head.agent_id, told.* FROM head LEFT JOIN told ON true ORDER BY told.outbox_id
 """  # noqa: S608 - constants only
 
 # Most heartbeats have no effects outside the log, or no events. This is the statement above without
@@ -159,29 +181,18 @@ class EventStore:
         """Store a batch after its base; return the outbox rows, or None if the base is not the head."""
         signatures = self._sign(batch.events)
         rows = await self._database.fetch(
-            _APPEND,
+            _APPEND_WITH_COPIES if batch.copies else _APPEND,
             *_core(lease, batch),
             *_effects(lease, batch),
             signatures,
             [reply.dm for reply in batch.replies],
+            *(_copies(batch) if batch.copies else ()),
         )
         if not rows:
             return None
         replies = {reply.rev: reply for reply in batch.replies}
         return [
-            OutboundMessage(
-                outbox_id=row["outbox_id"],
-                dm=row["dm"],
-                gateway=row["gateway"],
-                agent_id=row["agent_id"],
-                session_id=lease.session_id,
-                rev=row["rev"],
-                kind=replies[row["rev"]].kind,
-                text=replies[row["rev"]].text,
-                answers=replies[row["rev"]].answers,
-                at=replies[row["rev"]].at,
-                attachments=make_attachments(replies[row["rev"]].spooled_files),
-            )
+            _make_message(row, lease, replies[row["rev"]])
             for row in rows
             if row["outbox_id"] is not None
         ]
@@ -333,4 +344,32 @@ def _effects(lease: Lease, batch: EventBatch) -> tuple[object, ...]:
         [dump_files(reply.spooled_files) for reply in replies],
         _charges([(lease, batch)]),
         dump_grants(batch.priced_grants),
+    )
+
+
+def _copies(batch: EventBatch) -> tuple[object, ...]:
+    """Return the parameters $31-$34 of the append statement with copies."""
+    return (
+        [it.rev for it in batch.copies],
+        [it.dm for it in batch.copies],
+        [it.heading for it in batch.copies],
+        [it.footer for it in batch.copies],
+    )
+
+
+def _make_message(row: Record, lease: Lease, reply: OutgoingReply) -> OutboundMessage:
+    """Return the message of a new row: the reply, or a copy of it for another conversation."""
+    is_copy = row["dm"] != reply.dm
+    return OutboundMessage(
+        outbox_id=row["outbox_id"],
+        dm=row["dm"],
+        gateway=row["gateway"],
+        agent_id=row["agent_id"],
+        session_id=lease.session_id,
+        rev=reply.rev,
+        kind=COPY_KIND if is_copy else reply.kind,
+        text=row["text"] if is_copy else reply.text,
+        answers=None if is_copy else reply.answers,
+        at=reply.at,
+        attachments=() if is_copy else make_attachments(reply.spooled_files),
     )
