@@ -79,7 +79,7 @@ async def report(ctx: Context, numbers: list[float], pause_s: float) -> str:
 @server.tool()
 async def roots(ctx: Context) -> list[str]:
     """Return the folders that the client names."""
-    return [root.uri for root in (await ctx.session.list_roots()).roots]
+    return [str(root.uri) for root in (await ctx.session.list_roots()).roots]
 
 
 @server.tool()

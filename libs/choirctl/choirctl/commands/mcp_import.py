@@ -71,7 +71,7 @@ def import_servers(
     place = find_target(ctx, home)
     file, secret_file = place.home / "config.json", place.home / "secrets.json"
     agents = [*(agent or only_agent(read_config(file)))]
-    servers, values_before = raw_servers(file), read_secret_file(secret_file)
+    servers, values_before = raw_servers(file), _secrets(secret_file)
     rows = [
         _decide(server, servers, values_before)
         for server in read_mcp_file(_text(path), str(path), agents)
@@ -111,6 +111,14 @@ def _decide(
         if value is not None:
             check_secret_value(value)
     return _Row(server, "added", "; ".join(server.notes))
+
+
+def _secrets(file: Path) -> dict[str, str]:
+    try:
+        return read_secret_file(file)
+    except NotFound:
+        # `init` was not run yet; the import makes the file.
+        return {}
 
 
 def _text(path: Path) -> str:
