@@ -193,7 +193,7 @@ async def _connect(
 ) -> AsyncIterator[Connection]:
     connection: Connection | None = None
 
-    async def list_roots(context: ClientRequestContext) -> types.ListRootsResult:  # noqa: ARG001
+    async def list_roots(context: ClientRequestContext) -> types.ListRootsResult:
         roots = [types.Root(uri=root.as_uri(), name="workspace")] if root else []
         return types.ListRootsResult(roots=roots)
 
