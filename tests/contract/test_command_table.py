@@ -39,9 +39,9 @@ LOCAL = {
     "secret set",
     "secret delete",
     "mcp add",
+    "mcp import",
     "mcp remove",
-    # they read `GET /v1/agents`, whose row is that of `agent list`
-    "mcp list",
+    # it reads `GET /v1/agents`, whose row is that of `agent list`
     "mcp test",
 }
 

@@ -67,6 +67,22 @@ async def sleep(seconds: float, marker: str = "") -> str:
 
 
 @server.tool()
+async def report(ctx: Context, numbers: list[float], pause_s: float) -> str:
+    """Report progress, then answer."""
+    for number in numbers:
+        await asyncio.sleep(pause_s)
+        await ctx.report_progress(number, 10, f"step{HIDDEN} {number:g}")
+    await asyncio.sleep(pause_s)
+    return "done"
+
+
+@server.tool()
+async def roots(ctx: Context) -> list[str]:
+    """Return the folders that the client names."""
+    return [str(root.uri) for root in (await ctx.session.list_roots()).roots]
+
+
+@server.tool()
 def crash() -> str:
     """End the server at once."""
     print("out of cheese", file=sys.stderr, flush=True)

@@ -22,6 +22,7 @@ EXAMPLES = {
     "agent update-all": "choirctl agent update-all",
     "mcp list": "choirctl mcp list",
     "mcp add": "choirctl mcp add weather --host api.weather.example -- weather-server --stdio",
+    "mcp import": "choirctl mcp import ~/.cursor/mcp.json --preview",
     "mcp test": "choirctl mcp test weather",
     "mcp remove": "choirctl mcp remove weather",
     "model list": "choirctl model list",

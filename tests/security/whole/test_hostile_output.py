@@ -119,6 +119,7 @@ SPECIAL: dict[str, tuple[Value, ...]] = {
     "db backup": (lambda hostile: f"{hostile.stack.home}/{hostile.runs}.backup",),
     "db restore": (_known("backup"),),
     "mcp add": (lambda _: "wiki",),
+    "mcp import": (_known("mcp_file"),),
     "mcp test": (lambda _: "wiki",),
     "mcp remove": (lambda _: "wiki",),
     "memory delete": (lambda _: "main", _known("document")),
@@ -135,6 +136,7 @@ MORE: dict[str, tuple[str, ...]] = {
     "schedule add": ("--in", "1d", "--remind", ONE_LINE),
     "chat": ("-m", f"say: {ONE_LINE}"),
     "mcp add": ("--agent", "main", "--url", "http://127.0.0.1:1/mcp"),
+    "mcp import": ("--agent", "main"),
     "mcp test": ("--wait", "0"),
     "memory list": ("--store", "knowledge"),
     "memory put": ("--key", "other"),
@@ -255,6 +257,10 @@ def write_everywhere(stack: EmbeddedStack) -> dict[str, str]:
     shell.succeeds("agent", "build", "helper")
     repository_of(home).commit({"identity/SOUL.md": HOSTILE, "evil\u202e.md": HOSTILE})
     export, backup = home / "main.jsonl", home / "all.backup"
+    mcp_file = home / "mcp.json"
+    mcp_file.write_text(
+        json.dumps({"mcpServers": {HOSTILE: {"command": HOSTILE, "args": [HOSTILE]}}})
+    )
     shell.succeeds("memory", "export", "main", "--out", str(export))
     shell.succeeds("db", "backup", str(backup))
     return {
@@ -267,6 +273,7 @@ def write_everywhere(stack: EmbeddedStack) -> dict[str, str]:
         "files": str(book),
         "export": str(export),
         "backup": str(backup),
+        "mcp_file": str(mcp_file),
     }
 
 

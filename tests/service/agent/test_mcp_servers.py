@@ -200,6 +200,20 @@ async def test_a_call_that_takes_too_long_or_is_cancelled_is_cancelled_at_the_se
                 await asyncio.sleep(0.05)
 
 
+async def test_progress_is_shown_and_extends_the_deadline_and_the_workspace_is_a_root(
+    agent: Agent,
+) -> None:
+    await agent.configure(workspace=True, timeout_ms=5_000)
+    await agent.until_ready()
+    # 7.5 s in all, never 5 s without progress
+    call = asyncio.create_task(agent.call("report", numbers=[1, 2], pause_s=2.5))
+    status = await agent.until(lambda status: bool(status.progress))
+    assert status.progress[0].startswith("report: 1 of 10, step<U+200B><U+202E> 1")
+    assert (await call)["result"] == {"result": "done"}
+    assert agent.servers.statuses()[0].progress == ()
+    assert (await agent.call("roots"))["result"] == {"result": [agent.workspace.as_uri()]}
+
+
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [

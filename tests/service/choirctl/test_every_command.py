@@ -381,6 +381,10 @@ def test_an_mcp_server_is_added_approved_tested_listed_and_removed(
     tools = shell.data("mcp", "test", "calculator", "--wait", str(PATIENCE_S))[0]["tools"]
     assert "mcp.calculator.add" in tools
     assert [row["state"] for row in shell.data("mcp", "list")] == ["ready"]
+    mcp_file = stack.home / "mcp.json"
+    mcp_file.write_text(json.dumps({"mcpServers": {"Calculator": {"command": "other"}}}))
+    row = shell.data("mcp", "import", str(mcp_file), "--agent", "main")["servers"][0]
+    assert (row["name"], row["result"]) == ("calculator", "kept")
     shell.succeeds("mcp", "remove", "calculator")
     shell.succeeds("config", "load")
     shell.succeeds("config", "apply")

@@ -57,6 +57,7 @@ async def test_status_tells_what_an_agent_does_and_has_left(agent: AgentHand, sa
 
 async def test_cores_and_events_show_the_running_session(agent: AgentHand, say: Any) -> None:
     assert "main" in await say("/cores")
+    assert "main runs no MCP servers" in await say("/mcp")
     assert "session: session started" in await say("/events")
     assert len((await say("/events 1")).splitlines()) == 1
     assert "not a number from 1 to 50" in await say("/events many")

@@ -5,7 +5,7 @@ start parameters are one JSON line on standard input: a token there is visible i
 list or file. See docs/design/protocol.md.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -186,6 +186,9 @@ McpServerState = Literal["starting", "waiting", "ready", "refused", "restarting"
 before its configuration changes."""
 
 
+MAX_PROGRESS_LINES = 5
+
+
 class McpServerStatus(WireModel):
     """An MCP server of an agent, and the tools that are offered now."""
 
@@ -195,6 +198,10 @@ class McpServerStatus(WireModel):
     """Canonical names, such as `mcp.github.search_issues`."""
     detail: str = Field(default="", max_length=500)
     """Why it is not ready, or what was left out of its tools."""
+    progress: tuple[Annotated[str, Field(max_length=500)], ...] = Field(
+        default=(), max_length=MAX_PROGRESS_LINES
+    )
+    """What it reports of calls that run now, such as `index: 3 of 10, reading files`."""
 
 
 class StatusReport(WireModel):

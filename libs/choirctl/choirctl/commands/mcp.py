@@ -1,4 +1,4 @@
-"""Commands `choirctl mcp list|add|test|remove`; see docs/mcp.md."""
+"""Commands `choirctl mcp list|add|import|test|remove`; see docs/mcp.md."""
 
 import asyncio
 import json
@@ -11,7 +11,6 @@ from pydantic import JsonValue, ValidationError
 from rich.markup import escape
 
 from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest, NotFound
-from choir_common.wire.config import Config
 from choir_common.wire.mcp_config import McpConfig, McpServerConfig
 from choir_common.wire.operator import AgentView
 from choir_common.wire.rpc import McpServerStatus
@@ -19,26 +18,26 @@ from choir_common.wire.validation_messages import error_messages
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
-from choirctl.arguments import config_name_option
+from choirctl.commands.mcp_import import import_servers
+from choirctl.commands.mcp_settings import (
+    ACTIVATE,
+    SERVERS,
+    Agents,
+    only_agent,
+    raw_servers,
+    read_config,
+)
 from choirctl.output.printing import print_json, print_rows, stderr_console, table
 from choirctl.start.config_set import set_value
 
-SERVERS = "mcp.servers"
 POLL_S = 0.5
 NOTHING = "No MCP servers; `choirctl mcp add NAME -- COMMAND` adds one."
-ACTIVATE = "Activate it with `choirctl config load`, then `choirctl config apply`."
 
 ServerName = Annotated[str, typer.Argument(metavar="NAME", help="The server, by name.")]
 Command = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[-- COMMAND…]", help="The program and its arguments.", show_default=False
-    ),
-]
-Agents = Annotated[
-    list[str] | None,
-    config_name_option(
-        "--agent", "Who may use it; repeat it for several. Default: the only agent.", "agents"
     ),
 ]
 Secrets = Annotated[
@@ -66,6 +65,7 @@ def register(app: typer.Typer) -> None:
         "mcp",
         ("list", list_servers),
         ("add", add_server),
+        ("import", import_servers),
         ("test", test_server),
         ("remove", remove_server),
     )
@@ -83,7 +83,8 @@ def list_servers(
     rows = table("SERVER", "AGENT", "STATE", "TOOLS", "NOTE")
     for agent, status in servers:
         count = str(len(status.tools))
-        rows.add_row(status.name, agent, status.state, count, escape(status.detail))
+        note = "; ".join(filter(None, (status.detail, *status.progress)))
+        rows.add_row(status.name, agent, status.state, count, escape(note))
     print_rows(rows, NOTHING)
 
 
@@ -111,10 +112,10 @@ def add_server(
     offered before your yes.
     """
     file = find_target(ctx, home).home / "config.json"
-    config = _read(file)
+    config = read_config(file)
     if name in config.mcp.servers:
         raise Conflict(f"{SERVERS}.{name} exists; remove it first, or choose another name.")
-    entry: dict[str, JsonValue] = {"agents": [*(agent or _only_agent(config))]}
+    entry: dict[str, JsonValue] = {"agents": [*(agent or only_agent(config))]}
     entry |= {"url": server_url} if server_url else {"command": [*(command or ())]}
     if secret and server_url:
         entry["secret"] = secret[0]
@@ -126,7 +127,7 @@ def add_server(
         entry["hosts"] = [*host]
     if workspace:
         entry["workspace"] = True
-    _write(file, {**_raw_servers(file), name: entry}, name)
+    _write(file, {**raw_servers(file), name: entry}, name)
     if as_json:
         print_json({"file": str(file), "name": name, "server": entry})
         return
@@ -171,7 +172,7 @@ def remove_server(
 ) -> None:
     """Remove an MCP server from config.json; Choir need not run."""
     file = find_target(ctx, home).home / "config.json"
-    servers = _raw_servers(file)
+    servers = raw_servers(file)
     if name not in servers:
         raise NotFound(f"There is no {SERVERS}.{name} in {file}.")
     _write(file, {key: entry for key, entry in servers.items() if key != name}, name)
@@ -185,22 +186,6 @@ def _entry(agent: str, status: McpServerStatus) -> ServerEntry:
     return ServerEntry(agent=agent, **dict(status))
 
 
-def _read(file: Path) -> Config:
-    try:
-        return Config.model_validate_json(file.read_bytes())
-    except FileNotFoundError:
-        raise NotFound(f"There is no {file}. `choirctl init` makes a first one.") from None
-    except ValidationError as error:
-        raise InvalidRequest(f"{file} is invalid: {error_messages(error, 'the file')[0]}") from None
-
-
-def _raw_servers(file: Path) -> dict[str, JsonValue]:
-    """Return the servers as they are in the file, without the defaults of their fields."""
-    _read(file)
-    servers: dict[str, JsonValue] = json.loads(file.read_bytes()).get("mcp", {}).get("servers", {})
-    return servers
-
-
 def _write(file: Path, servers: dict[str, JsonValue], name: str) -> None:
     try:
         McpConfig.model_validate_json(json.dumps({"servers": servers}))
@@ -209,14 +194,6 @@ def _write(file: Path, servers: dict[str, JsonValue], name: str) -> None:
     except ValidationError as error:
         raise InvalidRequest("; ".join(error_messages(error, name)[:3])) from None
     set_value(file, SERVERS, servers)
-
-
-def _only_agent(config: Config) -> list[str]:
-    if len(config.agents) != 1:
-        raise InvalidRequest(
-            f"Say who may use it: --agent {' or --agent '.join(sorted(config.agents))}."
-        )
-    return [*config.agents]
 
 
 def _pairs(option: str, words: list[str]) -> JsonValue:

@@ -7,17 +7,19 @@ the regular expressions of a hostile schema endlessly.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import httpx2
 import mcp_types as types
 from mcp.client._transport import ReadStream, WriteStream
-from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from choir_agent.mcp_client.call_progress import CallProgress, longest_s
 from choir_agent.mcp_client.faults import McpServerError
 from choir_agent.mcp_client.http_transport import LimitedTransport
 from choir_agent.mcp_client.streams import MAX_MESSAGE_BYTES, open_program
@@ -69,7 +71,9 @@ class Connection:
                 return tools
         raise McpServerError(f"the list of its tools has more than {MAX_PAGES} pages")
 
-    async def call(self, name: str, arguments: JsonObject, timeout_s: float) -> JsonObject:
+    async def call(
+        self, name: str, arguments: JsonObject, timeout_s: float, progress: CallProgress
+    ) -> JsonObject:
         """Call a tool and return the result; raises ToolFailed.
 
         A call that is cancelled or times out is also cancelled at the server.
@@ -78,19 +82,32 @@ class Connection:
             params=types.CallToolRequestParams(name=name, arguments=arguments)
         )
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._request(request, types.CallToolResult)
+            async with progress.limit(timeout_s):
+                return await self._request(request, types.CallToolResult, progress)
         except TimeoutError as error:
-            message = f"The server did not answer within {timeout_s:g} s; the call was cancelled."
+            after = (
+                f" of its last progress, or {longest_s(timeout_s):g} s in all"
+                if progress.text
+                else ""
+            )
+            message = (
+                f"The server did not answer within {timeout_s:g} s{after}; the call was cancelled."
+            )
             raise ToolFailed("timeout", message) from error
         except McpServerError as error:
             raise ToolFailed("server_error", f"The MCP server failed: {error.message}") from error
 
     async def _request(
-        self, request: types.ClientRequest, result_type: type[types.Result]
+        self,
+        request: types.ClientRequest,
+        result_type: type[types.Result],
+        progress: CallProgress | None = None,
     ) -> JsonObject:
+        on_progress = progress.record if progress is not None else None
         try:
-            result = await self._session.send_request(request, result_type)
+            result = await self._session.send_request(
+                request, result_type, progress_callback=on_progress
+            )
             return result.model_dump(mode="json", by_alias=True, exclude_none=True)
         except MCPError as error:
             is_end = error.code == types.CONNECTION_CLOSED
@@ -110,12 +127,15 @@ class Connection:
 
 @asynccontextmanager
 async def connect_program(
-    runner: ProgramRunner, program: Program, start_timeout_s: float
+    runner: ProgramRunner, program: Program, start_timeout_s: float, root: Path | None
 ) -> AsyncIterator[Connection]:
-    """Start a server and yield the connection; raises McpServerError."""
+    """Start a server and yield the connection; raises McpServerError.
+
+    `root` is the folder that the server is told to work in.
+    """
     async with (
         open_program(runner, program) as (incoming, outgoing, end),
-        _connect(incoming, outgoing, end, start_timeout_s) as connection,
+        _connect(incoming, outgoing, end, start_timeout_s, root) as connection,
     ):
         yield connection
 
@@ -169,15 +189,24 @@ async def _connect(
     outgoing: WriteStream[SessionMessage],
     end: asyncio.Future[str],
     timeout_s: float,
+    root: Path | None = None,
 ) -> AsyncIterator[Connection]:
     connection: Connection | None = None
+
+    async def list_roots(context: ClientRequestContext) -> types.ListRootsResult:
+        roots = [types.Root(uri=root.as_uri(), name="workspace")] if root else []
+        return types.ListRootsResult(roots=roots)
 
     async def on_message(message: IncomingMessage) -> None:
         if connection is not None:
             await connection.on_message(message)
 
     async with ClientSession(
-        incoming, outgoing, client_info=CLIENT, message_handler=on_message
+        incoming,
+        outgoing,
+        client_info=CLIENT,
+        message_handler=on_message,
+        list_roots_callback=list_roots if root else None,
     ) as session:
         connection = Connection(session, end)
         try:

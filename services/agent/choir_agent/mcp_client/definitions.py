@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import orjson
-from pydantic import JsonValue
 
+from choir_agent.tools.schema_editing import edit_schemas
 from choir_common.errors import ChoirError
 from choir_common.escape_text import escape_hidden
 from choir_common.eventlog.chain import canonical_json
@@ -36,7 +36,6 @@ SHOWN_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "
 """What a person approves of a tool. Icons and `_meta` reach neither a model nor a person."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _TEXTS = frozenset({"title", "description", "$comment"})
-_BY_NAME = frozenset({"properties", "$defs", "definitions", "patternProperties"})
 
 
 class InvalidTools(ChoirError):
@@ -163,20 +162,16 @@ def _definition(server: str, config: McpServerConfig, tool: JsonObject) -> ToolD
 
 def _clean_schema(schema: JsonObject) -> JsonObject:
     """Return a schema for a model, with the invisible characters of its descriptions spelled out."""
-    return {key: _clean_value(key, value) for key, value in schema.items()}
+    return edit_schemas(schema, _clean_texts)
 
 
-def _clean_value(key: str, value: JsonValue) -> JsonValue:
-    if key in _TEXTS and isinstance(value, str):
-        return escape_hidden(value)[:MAX_DESCRIPTION]
-    if key in _BY_NAME and isinstance(value, dict):
-        return {
-            name: _clean_schema(inner) if isinstance(inner, dict) else inner
-            for name, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [_clean_schema(item) if isinstance(item, dict) else item for item in value]
-    return _clean_schema(value) if isinstance(value, dict) else value
+def _clean_texts(schema: JsonObject) -> JsonObject:
+    return {
+        key: escape_hidden(value)[:MAX_DESCRIPTION]
+        if key in _TEXTS and isinstance(value, str)
+        else value
+        for key, value in schema.items()
+    }
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

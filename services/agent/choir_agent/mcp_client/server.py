@@ -11,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from choir_agent.mcp_client.call_progress import CallProgress
 from choir_agent.mcp_client.definitions import (
     ServerTools,
     ToolDefinition,
@@ -28,7 +29,7 @@ from choir_common.errors import ChoirError
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.mcp_config import McpServerConfig
 from choir_common.wire.model import JsonObject
-from choir_common.wire.rpc import McpServerState, McpServerStatus
+from choir_common.wire.rpc import MAX_PROGRESS_LINES, McpServerState, McpServerStatus
 
 log = structlog.get_logger("choir.agent.mcp")
 
@@ -51,7 +52,9 @@ class ServerConnection(Protocol):
 
     async def list_tools(self) -> list[JsonObject]: ...
 
-    async def call(self, name: str, arguments: JsonObject, timeout_s: float) -> JsonObject: ...
+    async def call(
+        self, name: str, arguments: JsonObject, timeout_s: float, progress: CallProgress
+    ) -> JsonObject: ...
 
 
 Connect = Callable[[], AbstractAsyncContextManager[ServerConnection]]
@@ -87,6 +90,7 @@ class McpServer:
         self._offered: dict[str, ToolDefinition] = {}
         self._pin = ""
         self._requests: set[str] = set()
+        self._calls: list[CallProgress] = []
         self._state: McpServerState = "starting"
         self._detail = ""
         self._last_reason = ""
@@ -96,8 +100,13 @@ class McpServer:
     def status(self) -> McpServerStatus:
         """The state that is shown to people."""
         detail = escape_hidden(self._detail, keep="")[:MAX_DETAIL]
+        reports = [call.text for call in self._calls if call.text]
         return McpServerStatus(
-            name=self._name, state=self._state, tools=tuple(sorted(self._offered)), detail=detail
+            name=self._name,
+            state=self._state,
+            tools=tuple(sorted(self._offered)),
+            detail=detail,
+            progress=tuple(text[:MAX_DETAIL] for text in reports[:MAX_PROGRESS_LINES]),
         )
 
     async def run(self) -> None:
@@ -127,7 +136,14 @@ class McpServer:
                 f"The MCP server {self._name} is not running: {self._detail}"[:MAX_DETAIL],
             )
         timeout_s = self._config.timeout_ms / 1000
-        result = await self._connection.call(tool.name, arguments, timeout_s)
+        progress = CallProgress(tool.name, self._publisher.record_change)
+        self._calls.append(progress)
+        try:
+            result = await self._connection.call(tool.name, arguments, timeout_s, progress)
+        finally:
+            self._calls.remove(progress)
+            if progress.text:
+                self._publisher.record_change()
         return tool_output(self._name, result)
 
     async def _run_once(self) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from choir_agent.mcp_client.call_progress import longest_s
 from choir_agent.mcp_client.definitions import ToolDefinition
 from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
@@ -47,7 +48,7 @@ def tool_manifest(
     return ToolManifest(
         LlmView(tool.canonical, tool.description, tool.parameters),
         RuntimeView(
-            timeout_ms=config.timeout_ms + TIMEOUT_MARGIN_MS,
+            timeout_ms=int(longest_s(config.timeout_ms / 1000) * 1000) + TIMEOUT_MARGIN_MS,
             side_effect="read" if tool.read_only else "external",
             idempotent=False,
             source=OUTSIDE_OUTPUT,

@@ -141,7 +141,8 @@ class _Connector:
             secret = self.setup.secrets.get(config.secret or "")
             opened = sdk.connect_url(config.url, secret, self.key_proxy, start_timeout_s)
         else:
-            opened = sdk.connect_program(self.programs, self._program(), start_timeout_s)
+            root = self.programs.workspace if config.workspace else None
+            opened = sdk.connect_program(self.programs, self._program(), start_timeout_s, root)
         async with opened as connection:
             yield connection
 

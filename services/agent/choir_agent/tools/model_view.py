@@ -11,13 +11,10 @@ import orjson
 from pydantic import JsonValue
 
 from choir_agent.tools.manifest import ToolManifest
+from choir_agent.tools.schema_editing import edit_schemas
 from choir_common.wire.model import JsonObject
 
 _BOUNDS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "uniqueItems"})
-_BY_NAME = frozenset({"properties", "$defs", "definitions", "patternProperties"})
-"""Keywords whose keys are names, not keywords."""
-_AS_GIVEN = frozenset({"enum", "const", "default", "examples", "required"})
-"""Keywords whose values are data."""
 _TRIVIAL_MINIMA = (0, 1)
 
 
@@ -45,27 +42,14 @@ def model_view(manifests: Iterable[ToolManifest]) -> bytes:
 
 def compact_schema(schema: JsonObject) -> JsonObject:
     """Return a JSON Schema without the limits that a model need not know."""
-    return {
-        key: _shorten_schema(key, value)
-        for key, value in schema.items()
-        if not _is_bound(key, value)
-    }
+    return edit_schemas(schema, _without_bounds)
+
+
+def _without_bounds(schema: JsonObject) -> JsonObject:
+    return {key: value for key, value in schema.items() if not _is_bound(key, value)}
 
 
 def _is_bound(key: str, value: JsonValue) -> bool:
     if key == "additionalProperties":
         return value is False
     return key in _BOUNDS or (key == "minimum" and value in _TRIVIAL_MINIMA)
-
-
-def _shorten_schema(key: str, value: JsonValue) -> JsonValue:
-    if key in _AS_GIVEN:
-        return value
-    if key in _BY_NAME and isinstance(value, dict):
-        return {
-            name: compact_schema(inner) if isinstance(inner, dict) else inner
-            for name, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [compact_schema(inner) if isinstance(inner, dict) else inner for inner in value]
-    return compact_schema(value) if isinstance(value, dict) else value

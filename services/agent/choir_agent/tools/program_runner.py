@@ -81,7 +81,7 @@ class ProgramRunner:
 
         `git` is for programs that may use the agent's git identity. `egress` leads programs to the network.
         """
-        self._workspace = workspace
+        self.workspace = workspace
         self._tmp_dir = tmp_dir
         self._git = git
         self._egress = egress
@@ -126,7 +126,7 @@ class ProgramRunner:
         return CallRequest(
             argv=program.argv,
             environment=self._environment(program),
-            cwd=program.cwd or str(self._workspace),
+            cwd=program.cwd or str(self.workspace),
             offline=program.offline,
             readable=program.readable,
             runnable=program.runnable,
@@ -140,8 +140,8 @@ class ProgramRunner:
         """Return a clean environment: no token, no secret, nothing from the agent's own."""
         return {
             "PATH": PATH,
-            "HOME": str(self._workspace),
-            "PWD": str(self._workspace),
+            "HOME": str(self.workspace),
+            "PWD": str(self.workspace),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "TMPDIR": self._tmp_dir,

@@ -12,6 +12,7 @@ from choir_control.conversations.commands import (
     configuration,
     cost,
     forgetting,
+    mcp,
     memory,
     operations,
     signals,
@@ -105,6 +106,13 @@ CONVERSATION_COMMANDS = (
         arguments=(OPTIONAL_AGENT,),
         action=QueryAction(agents.show_cores),
         choirctl="session cores",
+    ),
+    CommandSpec(
+        "Show the agent's MCP servers, their state and their tools.",
+        typed_form="/mcp",
+        arguments=(OPTIONAL_AGENT,),
+        action=QueryAction(mcp.show_servers),
+        choirctl="mcp list",
     ),
     CommandSpec(
         "Show the newest events.",
