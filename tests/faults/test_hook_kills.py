@@ -54,7 +54,7 @@ async def kill_often(server: EmbeddedPostgres, dice: random.Random) -> None:
             await server.start()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(max(600, 30 * KILLS))
 async def test_kills_between_store_and_answer_lose_and_double_no_request() -> None:
     async with running_postgres() as server:
         async with Database(server.dsn, PASSWORD, size=1, application="test") as database:

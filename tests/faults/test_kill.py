@@ -74,7 +74,7 @@ async def kill_once(stack: EmbeddedStack, user: ConsoleUser, victim: str, mark: 
     return inbox_id
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(max(900, 300 * KILLS))
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_a_kill_in_the_middle_of_a_turn_loses_and_doubles_nothing(
     stack: EmbeddedStack, victim: str

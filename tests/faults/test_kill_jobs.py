@@ -88,7 +88,7 @@ async def kill_once(stack: EmbeddedStack, user: ConsoleUser, victim: str, mark: 
     return saying.result()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(max(600, 300 * KILLS))
 @pytest.mark.parametrize("victim", ["agent", "control"])
 async def test_every_core_job_ends_once_and_is_reported_once(
     stack: EmbeddedStack, victim: str

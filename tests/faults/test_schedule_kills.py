@@ -134,7 +134,7 @@ async def kill_often(
     return clock
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(max(600, 30 * KILLS))
 async def test_kills_restarts_and_set_clocks_lose_and_double_no_run() -> None:
     async with running_postgres() as server:
         async with Database(server.dsn, PASSWORD, size=1, application="test") as database:

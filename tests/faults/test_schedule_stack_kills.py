@@ -133,7 +133,7 @@ def check_messages(views: list[ScheduleView], payloads: list[Any]) -> None:
     assert len([p for p in payloads if isinstance(p, CoreStarted)]) == len(reported)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(max(900, 300 * KILLS))
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_a_kill_around_due_times_loses_and_doubles_no_run(
     stack: EmbeddedStack, victim: str
