@@ -109,6 +109,7 @@ VALUES: dict[str, Value] = {
     "value": lambda _: "60",
     "browser": lambda _: "web_0",
     "client": lambda _: "a-client",
+    "path": lambda hostile: str(hostile.stack.home / "foreign"),
 }
 # where the name of an argument does not tell
 SPECIAL: dict[str, tuple[Value, ...]] = {
