@@ -73,9 +73,10 @@ def test_openclaw_comes_with_persona_memories_and_paused_schedules(
 ) -> None:
     command = ("import", "openclaw", str(foreign_exports.openclaw(tmp_path)))
     assert "--yes" in shell.fails(2, *command)
+    file = stack.home / "agents" / "main" / "identity" / "SOUL.md"
+    file.unlink(missing_ok=True)
     done = shell.data(*command, "--yes")
     assert done["persona_file"] == "written" and done["channels"] == ["telegram"]
-    file = stack.home / "agents" / "main" / "identity" / "SOUL.md"
     assert file.read_text() == "# Pinch\nDry humour, short answers.\n"
     (schedule,) = shell.data("schedule", "list", "main")
     assert (schedule["state"], schedule["zone"]) == ("paused", "Europe/Berlin")

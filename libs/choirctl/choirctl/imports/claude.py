@@ -80,6 +80,7 @@ def _project(record: JsonRecord) -> Iterator[Item]:
 def _memories(record: JsonRecord) -> Iterator[Item]:
     if text := text_of(record.value, "conversations_memory").strip():
         yield Memory("memories", text, None)
-    for project, text in object_of(record.value, "project_memories").items():
-        if isinstance(text, str) and text.strip():
-            yield Memory(f"memories/project {project}", text.strip(), None)
+    project_memories = object_of(record.value, "project_memories")
+    for project in project_memories:
+        if text := text_of(project_memories, project).strip():
+            yield Memory(f"memories/project {project}", text, None)
