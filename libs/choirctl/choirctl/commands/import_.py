@@ -158,9 +158,9 @@ def _import(
         default_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
         def batches() -> Iterator[list[Record]]:
-            counted = ImportReport(source)
+            recount = ImportReport(source)
             for item in READERS[source](files):
-                yield counted.add(item, default_at)
+                yield recount.add(item, default_at)
 
         report = ImportReport(source)
         for item in READERS[source](files):
@@ -220,12 +220,14 @@ def _advice(channel: str) -> str:
 def _print_result(counts: ImportCounts, agent_id: str, *, undo: bool) -> None:
     if undo:
         _tell(f"Erased from the memory of {agent_id}: {format_count(counts.erased, 'record')}.")
-    elif not (counts.written or counts.schedules or counts.persona == "written"):
+    elif not (counts.new_records or counts.schedules or counts.persona == "written"):
         _tell(f"Nothing new: {agent_id} has all of it.")
     else:
-        _tell(f"Imported into the memory of {agent_id}: {format_count(counts.written, 'record')}.")
-    if counts.kept:
-        _tell(f"Left as they are, because they were changed or erased here: {counts.kept:,}.")
+        _tell(
+            f"Imported into the memory of {agent_id}: {format_count(counts.new_records, 'record')}."
+        )
+    if counts.left_alone:
+        _tell(f"Left as they are, because they were changed or erased here: {counts.left_alone:,}.")
     for note in counts.notes:
         _tell(note)
 

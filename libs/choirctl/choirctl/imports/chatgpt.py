@@ -84,9 +84,9 @@ def _message(node: JsonDict) -> Message | None:
     message = object_of(node, "message")
     role = ROLES.get(text_of(object_of(message, "author"), "role"))
     content = object_of(message, "content")
-    hidden = object_of(message, "metadata").get("is_visually_hidden_from_conversation")
-    addressed = text_of(message, "recipient") or "all"
-    if role is None or hidden or addressed != "all":
+    is_hidden = object_of(message, "metadata").get("is_visually_hidden_from_conversation")
+    recipient = text_of(message, "recipient") or "all"
+    if role is None or is_hidden or recipient != "all":
         return None
     if text_of(content, "content_type") not in TEXT_TYPES:
         return None

@@ -74,10 +74,10 @@ def _timing(schedule: JsonDict) -> tuple[str, str] | None:
 
 def _once(schedule: JsonDict) -> tuple[str, str] | None:
     """Return a time in UTC; it may be in the future, which dates of messages may not."""
-    written = text_of(schedule, "at", "run_at")
+    time_text = text_of(schedule, "at", "run_at")
     try:
-        if written:
-            time = datetime.fromisoformat(written)
+        if time_text:
+            time = datetime.fromisoformat(time_text)
             time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
         else:
             time = datetime.fromtimestamp(number_of(schedule, "atMs", "at_ms") / 1000, UTC)

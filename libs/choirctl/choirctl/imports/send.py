@@ -27,9 +27,9 @@ BATCH_CHARS = 400_000
 class ImportCounts:
     """What an import or its undoing did."""
 
-    written: int = 0
+    new_records: int = 0
     unchanged: int = 0
-    kept: int = 0
+    left_alone: int = 0
     """Records that differ here, or whose session was erased here."""
     schedules: int = 0
     erased: int = 0
@@ -39,9 +39,9 @@ class ImportCounts:
     def figures(self) -> dict[str, object]:
         """Return the counts for --json."""
         return {
-            "written": self.written,
+            "written": self.new_records,
             "unchanged": self.unchanged,
-            "kept": self.kept,
+            "kept": self.left_alone,
             "new_schedules": self.schedules,
             "erased": self.erased,
             "persona_file": self.persona,
@@ -93,8 +93,8 @@ async def undo_import(task: ImportTask) -> ImportCounts:
                 try:
                     match record:
                         case ArchivedSessionRecord():
-                            erased = await memory.erase_session(record.session_id)
-                            counts.erased += erased.documents
+                            result = await memory.erase_session(record.session_id)
+                            counts.erased += result.documents
                         case KnowledgeRecord():
                             counts.erased += (await memory.delete(record.id, None)).documents
                         case _:
@@ -124,9 +124,9 @@ async def _send_records(task: ImportTask, memory: MemoryClient, counts: ImportCo
                 f"{error.message} {first:,} of {total:,} records are there; repeat the command to go on."
             ) from error
         first += len(batch)
-        counts.written += result.written
+        counts.new_records += result.written
         counts.unchanged += result.unchanged
-        counts.kept += len(result.refused)
+        counts.left_alone += len(result.refused)
         if total > BATCH_RECORDS:
             _show_progress(f"{first:,} of {total:,} records")
 
@@ -147,10 +147,10 @@ def _pieces(batches: Iterator[list[Record]]) -> Iterator[list[Record]]:
 
 
 async def _add_schedules(task: ImportTask, api: ControlClient, counts: ImportCounts) -> None:
-    known = {view.words for view in await api.schedules(task.agent_id)}
+    known_words = {view.words for view in await api.schedules(task.agent_id)}
     for schedule in task.report.schedules:
         words = _words(task, schedule)
-        if words in known:
+        if words in known_words:
             continue
         try:
             request = NewSchedule(
@@ -169,7 +169,7 @@ async def _add_schedules(task: ImportTask, api: ControlClient, counts: ImportCou
             counts.notes.append(f"Schedule {schedule.schedule_id} is left out: {reason}")
             continue
         view = parse_response(answer, ScheduleView)
-        known.add(words)
+        known_words.add(words)
         counts.schedules += 1
         counts.notes.append(
             f"Schedule {view.schedule_id} is paused: `choirctl schedule resume {view.schedule_id}`."
