@@ -6,6 +6,7 @@ supervisor and every agent load it. See docs/design/security.md.
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping, MutableMapping
 from urllib.parse import quote
 
@@ -15,6 +16,13 @@ MIN_SECRET_LENGTH = 6
 # A part is only assumed to be secret, so it must be longer than an ordinary word.
 MIN_PASSWORD_LENGTH = 8
 MIN_KEY_LINE_LENGTH = 16
+# OpenAI and Anthropic, GitHub, GitLab, Slack, AWS, Google, Telegram bots, JSON web tokens, private keys
+_LIKELY_KEY = re.compile(
+    r"\b(?:sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}"
+    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{35}|[0-9]{8,10}:[A-Za-z0-9_-]{35}"
+    r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s]+(?:-----END [A-Z ]*PRIVATE KEY-----)?"
+)
 
 
 class Redactor:
@@ -123,3 +131,12 @@ def _parts(value: str) -> list[str]:
         ]
     password = value.partition(":")[2]
     return [password] if len(password) >= MIN_PASSWORD_LENGTH else []
+
+
+def mask_likely_keys(text: str) -> str:
+    """Return `text` with everything masked that has the shape of a well-known kind of key.
+
+    For texts from outside, which may contain secrets that nobody stored in Choir. Words are not guessed:
+    only shapes that occur in keys alone are masked.
+    """
+    return _LIKELY_KEY.sub(MASK, text)

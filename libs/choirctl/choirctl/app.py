@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,9 @@ class CommandEntry:
 
     @property
     def module(self) -> str:
-        return f"choirctl.commands.{self.name}"
+        # a module cannot have the name of a keyword
+        suffix = "_" if iskeyword(self.name) else ""
+        return f"choirctl.commands.{self.name}{suffix}"
 
 
 COMMANDS = (
@@ -42,6 +45,7 @@ COMMANDS = (
     CommandEntry("voice", "List voices, and select an agent's voice."),
     CommandEntry("session", "Show, compact and reset sessions; show their logs and jobs."),
     CommandEntry("memory", "Show, change, export and import an agent's memory."),
+    CommandEntry("import", "Import what other assistants stored or exported."),
     CommandEntry("collection", "Add documents to an agent's memory, and erase them."),
     CommandEntry("person", "List, link, pair and erase the people who talk with agents."),
     CommandEntry("schedule", "Add reminders and instructions for later, and show their runs."),

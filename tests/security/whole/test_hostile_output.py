@@ -23,6 +23,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from choir_control.conversations.commands.spec import QueryAction
 from choir_control.conversations.commands.table import CHAT_COMMANDS
 from choirctl.app import COMMANDS, build_app
+from tests.support import foreign_exports
 from tests.support.preloaded_choirctl import run_choirctl, run_on_terminal
 from tests.support.repositories import GitRepository
 from tests.support.shell import ChoirctlRunner
@@ -109,6 +110,7 @@ VALUES: dict[str, Value] = {
     "value": lambda _: "60",
     "browser": lambda _: "web_0",
     "client": lambda _: "a-client",
+    "path": lambda hostile: str(hostile.stack.home / "foreign"),
 }
 # where the name of an argument does not tell
 SPECIAL: dict[str, tuple[Value, ...]] = {
@@ -138,6 +140,10 @@ MORE: dict[str, tuple[str, ...]] = {
     "mcp add": ("--agent", "main", "--url", "http://127.0.0.1:1/mcp"),
     "mcp import": ("--agent", "main"),
     "mcp test": ("--wait", "0"),
+    **{
+        f"import {source}": ("--dry-run",)
+        for source in ("openclaw", "hermes", "chatgpt", "claude", "nanobot")
+    },
     "memory list": ("--store", "knowledge"),
     "memory put": ("--key", "other"),
     "memory delete": ("--yes",),
@@ -247,6 +253,8 @@ def write_everywhere(stack: EmbeddedStack) -> dict[str, str]:
         call("choir.propose.config_change", patch={"event_window": window}, reason=HOSTILE)
     shell.succeeds("chat", "-m", "#spawn slow: #delay=600000")
     session = str(shell.data("session", "list", "main")[0]["session_id"])
+    for name in ("SOUL.md", "AGENTS.md", "memory/\u202e.md"):
+        foreign_exports.write(home / "foreign/workspace", name, HOSTILE)
     book = home / "book\u202e.md"
     book.write_text(HOSTILE)
     shell.succeeds("collection", "add", "main", "books", str(book))

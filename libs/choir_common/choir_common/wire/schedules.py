@@ -54,6 +54,8 @@ class NewSchedule(WireModel):
     """Consecutive failures after which the schedule is paused."""
     words: str = Field(default="", max_length=MAX_SCHEDULE_TEXT)
     """The words or the command from which the schedule was made."""
+    paused: bool = False
+    """Start nothing until it is resumed."""
 
 
 class ScheduleEdit(WireModel):

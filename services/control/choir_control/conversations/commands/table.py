@@ -449,6 +449,16 @@ MEMORY_COMMANDS = (
     _for_operators(
         "Import an export into an agent's memory.", "memory import", f"POST {_OF_MEMORY}/import"
     ),
+    *(
+        _for_operators(f"Import what {name} stored or exported.", f"import {source}", None)
+        for source, name in (
+            ("openclaw", "OpenClaw"),
+            ("hermes", "Hermes Agent"),
+            ("chatgpt", "ChatGPT"),
+            ("claude", "Claude"),
+            ("nanobot", "nanobot"),
+        )
+    ),
     _for_operators(
         "Show who did what to an agent's memory.", "memory audit", f"GET {_OF_MEMORY}/audit"
     ),

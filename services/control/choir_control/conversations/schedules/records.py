@@ -167,3 +167,4 @@ class ScheduleDraft:
     skill: str = ""
     request_key: str | None = None
     """A second draft with the same key creates nothing."""
+    paused: bool = False

@@ -227,6 +227,7 @@ class ScheduleService:
             words=self._clean(request.words),
             skill=request.skill or "",
             request_key=request_key,
+            paused=request.paused,
         )
 
     def _clean(self, text: str) -> str:

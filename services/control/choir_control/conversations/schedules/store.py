@@ -42,9 +42,9 @@ _CREATE = """
 WITH added AS (
     INSERT INTO choir_control.schedules (agent_id, dm, kind, body, timing, value, zone, anchor, catch_up,
         grace, overlap, jitter, max_failures, next_due, start_at, planned_at, created_by, words,
-        request_key, created_at, text_by, skill)
+        request_key, created_at, text_by, skill, state)
     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $16, $17,
-        $21
+        $21, $22
     WHERE (SELECT count(*) FROM choir_control.schedules WHERE agent_id = $1 AND state <> 'ended') < $20
     ON CONFLICT (request_key) DO NOTHING
     RETURNING schedule_id
@@ -125,6 +125,7 @@ class ScheduleStore:
             draft.request_key,
             MAX_ACTIVE,
             draft.skill,
+            "paused" if draft.paused else "active",
         )
         return None if schedule_id is None else int(schedule_id)
 

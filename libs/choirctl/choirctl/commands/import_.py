@@ -1,0 +1,236 @@
+"""Commands `choirctl import openclaw|hermes|chatgpt|claude|nanobot`; see docs/import.md.
+
+An export is read twice: once for the report, which is shown before anything is sent, and once to send it
+in batches. Existing records are left unchanged, so an interrupted import is resumed by the same command.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.memory_records import Record
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.app import add_group
+from choirctl.arguments import config_name_option
+from choirctl.imports import chatgpt, claude, hermes, nanobot, openclaw
+from choirctl.imports.items import Item
+from choirctl.imports.report import ImportReport
+from choirctl.imports.send import ImportCounts, ImportTask, find_agent, send_import, undo_import
+from choirctl.imports.source_files import SourceFiles, open_source
+from choirctl.output.printing import format_count, print_json, stderr_console
+
+SHOWN = 20
+READERS: dict[str, Callable[[SourceFiles], Iterator[Item]]] = {
+    "openclaw": openclaw.read,
+    "hermes": hermes.read,
+    "chatgpt": chatgpt.read,
+    "claude": claude.read,
+    "nanobot": nanobot.read,
+}
+CHANNEL_COMMANDS = {"telegram": "choirctl telegram connect"}
+CHANNEL_GUIDES = ("discord", "slack", "matrix", "email", "whatsapp", "signal")
+
+ExportPath = Annotated[
+    Path, typer.Argument(metavar="PATH", help="The folder or ZIP file.", show_default=False)
+]
+Agent = Annotated[
+    str | None,
+    config_name_option("--agent", "Who gets it. Default: the only agent.", "agents"),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report; Choir need not run.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Undo = Annotated[
+    bool, typer.Option("--undo", help="Erase what was imported from it; it cannot come again.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(
+        app,
+        "import",
+        ("openclaw", import_openclaw),
+        ("hermes", import_hermes),
+        ("chatgpt", import_chatgpt),
+        ("claude", import_claude),
+        ("nanobot", import_nanobot),
+    )
+
+
+def import_openclaw(
+    ctx: typer.Context,
+    path: ExportPath,
+    agent: Agent = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    undo: Undo = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import OpenClaw's folder, ~/.openclaw."""
+    place = find_target(ctx, home, url)
+    _import("openclaw", path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
+
+
+def import_hermes(
+    ctx: typer.Context,
+    path: ExportPath,
+    agent: Agent = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    undo: Undo = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import the folder of Hermes Agent, ~/.hermes."""
+    place = find_target(ctx, home, url)
+    _import("hermes", path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
+
+
+def import_chatgpt(
+    ctx: typer.Context,
+    path: ExportPath,
+    agent: Agent = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    undo: Undo = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import ChatGPT's data export."""
+    place = find_target(ctx, home, url)
+    _import("chatgpt", path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
+
+
+def import_claude(
+    ctx: typer.Context,
+    path: ExportPath,
+    agent: Agent = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    undo: Undo = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import the data export of claude.ai."""
+    place = find_target(ctx, home, url)
+    _import("claude", path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
+
+
+def import_nanobot(
+    ctx: typer.Context,
+    path: ExportPath,
+    agent: Agent = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    undo: Undo = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import nanobot's folder, ~/.nanobot."""
+    place = find_target(ctx, home, url)
+    _import("nanobot", path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
+
+
+def _import(
+    source: str,
+    path: Path,
+    place: Target,
+    agent: str | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    undo: bool,
+    as_json: bool,
+) -> None:
+    with open_source(path) as files:
+        default_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+        def batches() -> Iterator[list[Record]]:
+            recount = ImportReport(source)
+            for item in READERS[source](files):
+                yield recount.add(item, default_at)
+
+        report = ImportReport(source)
+        for item in READERS[source](files):
+            report.add(item, default_at)
+        if not as_json or not yes:
+            _print_report(report)
+        if dry_run:
+            if as_json:
+                print_json({"dry_run": True, **report.figures()})
+            return
+        agent_id = asyncio.run(find_agent(place, agent))
+        _ask(f"{'Erase' if undo else 'Import'} this, agent {agent_id}?", yes=yes)
+        task = ImportTask(place, agent_id, report, batches)
+        counts = asyncio.run(undo_import(task) if undo else send_import(task))
+    if as_json:
+        figures = {"dry_run": False, "agent": agent_id, **report.figures(), **counts.figures()}
+        print_json(figures)
+    else:
+        _print_result(counts, agent_id, undo=undo)
+
+
+def _ask(question: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidRequest("Nobody can be asked. Say --yes to import it, or --dry-run to look.")
+    if not typer.confirm(question, err=True):
+        raise InvalidRequest("Nothing was changed.")
+
+
+def _print_report(report: ImportReport) -> None:
+    names = ("persona", "memories", "conversations", "messages", "schedules", "channels")
+    _tell("Found: " + ", ".join(f"{report.counts[name]:,} {name}" for name in names))
+    if report.first and report.last:
+        _tell(f"From {report.first:%Y-%m-%d} to {report.last:%Y-%m-%d}")
+    for schedule in report.schedules:
+        zone = f" {schedule.zone}" if schedule.zone else ""
+        _tell(f"Schedule, paused: {schedule.timing} {schedule.value}{zone}: {schedule.text}")
+    for channel in report.channels:
+        _tell(f"Channel {channel}: {_advice(channel)}. Its tokens are not copied.")
+    for omission in report.omissions[:SHOWN]:
+        _tell(f"Left out: {omission.place}: {omission.reason}")
+    if report.counts["left out"] > SHOWN:
+        _tell(f"Left out: {report.counts['left out'] - SHOWN:,} more; --json lists them.")
+    for persona in report.personas:
+        _tell(f"Persona {persona.name}, which would become part of every prompt:")
+        _tell(persona.text)
+        _tell(f"End of {persona.name}.")
+
+
+def _advice(channel: str) -> str:
+    if channel in CHANNEL_COMMANDS:
+        return f"connect it with `{CHANNEL_COMMANDS[channel]}`"
+    return f"see docs/{channel}.md" if channel in CHANNEL_GUIDES else "Choir has no such channel"
+
+
+def _print_result(counts: ImportCounts, agent_id: str, *, undo: bool) -> None:
+    if undo:
+        _tell(f"Erased from the memory of {agent_id}: {format_count(counts.erased, 'record')}.")
+    elif not (counts.new_records or counts.schedules or counts.persona == "written"):
+        _tell(f"Nothing new: {agent_id} has all of it.")
+    else:
+        _tell(
+            f"Imported into the memory of {agent_id}: {format_count(counts.new_records, 'record')}."
+        )
+    if counts.left_alone:
+        _tell(f"Left as they are, because they were changed or erased here: {counts.left_alone:,}.")
+    for note in counts.notes:
+        _tell(note)
+
+
+def _tell(words: str) -> None:
+    stderr_console().print(words, markup=False, highlight=False)

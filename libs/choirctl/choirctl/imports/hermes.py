@@ -1,0 +1,92 @@
+"""Hermes Agent's directory `~/.hermes`: persona, memories, the sessions in `state.db`, and cron jobs.
+
+The database is copied and read there, so that the other program's files are never written. Its schema is
+untrusted: only tables are read, and nothing of it is run.
+"""
+
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import groupby
+from pathlib import Path
+
+from choirctl.imports.cron_jobs import read_jobs
+from choirctl.imports.fields import plain_text
+from choirctl.imports.items import Channel, Conversation, Item, Message, Omission, Role
+from choirctl.imports.source_files import SourceFiles
+from choirctl.imports.times import parse_time
+from choirctl.imports.workspace_texts import read_texts
+
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
+_MESSAGES = """
+SELECT s.id, CASE WHEN typeof(s.title) = 'text' THEN s.title ELSE '' END, s.started_at,
+       m.role, m.content, m.timestamp
+FROM sessions AS s JOIN messages AS m ON m.session_id = s.id
+WHERE m.role IN ('user', 'assistant') AND typeof(m.content) = 'text' AND typeof(s.id) = 'text'
+ORDER BY s.id, m.timestamp, m.id
+"""
+_TABLES = (
+    "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('sessions', 'messages')"
+)
+LOCAL_SOURCES = ("cli", "cron", "tool", "api_server", "webui")
+
+
+def read(files: SourceFiles) -> Iterator[Item]:
+    """Yield what the directory contains."""
+    names = files.names()
+    root = _root(names)
+    yield from read_texts(files, root.rstrip("/"))
+    if f"{root}state.db" in names:
+        yield from _database(files, f"{root}state.db")
+    else:
+        yield Omission(f"{root}state.db", "there is none, so there are no conversations")
+    if f"{root}cron/jobs.json" in names:
+        yield from read_jobs(files, f"{root}cron/jobs.json")
+
+
+def _root(names: list[str]) -> str:
+    for name in names:
+        if re.search(r"(^|/)(state\.db|SOUL\.md)$", name):
+            return name.rpartition("/")[0] + "/" if "/" in name else ""
+    return ""
+
+
+def _database(files: SourceFiles, name: str) -> Iterator[Item]:
+    with tempfile.TemporaryDirectory(prefix="choir-import-") as folder:
+        copy = Path(folder, "state.db")
+        # the log beside it has what was not written into the database yet
+        for suffix in ("", "-wal"):
+            if name + suffix in files.names():
+                with files.open(name + suffix) as source, Path(f"{copy}{suffix}").open("wb") as out:
+                    shutil.copyfileobj(source, out)
+        try:
+            with closing(sqlite3.connect(copy)) as database:
+                database.execute("PRAGMA trusted_schema = OFF")
+                if database.execute(_TABLES).fetchone() != (2,):
+                    yield Omission(name, "it has no tables of sessions and messages")
+                    return
+                yield from _sessions(database)
+                yield from _channels(database)
+        except sqlite3.Error as error:
+            yield Omission(name, f"it cannot be read to its end ({error})")
+
+
+def _sessions(database: sqlite3.Connection) -> Iterator[Item]:
+    rows = database.execute(_MESSAGES)
+    for session_id, group in groupby(rows, key=lambda row: row[0]):
+        messages: list[Message] = []
+        title, started_at = "", None
+        for _, title, started_at, role, content, at in group:  # noqa: B007 the last ones are used
+            if text := plain_text(content):
+                messages.append(Message(ROLES[role], text, parse_time(at)))
+        if messages:
+            yield Conversation(session_id, title, parse_time(started_at), tuple(messages))
+
+
+def _channels(database: sqlite3.Connection) -> Iterator[Item]:
+    for (source,) in database.execute("SELECT DISTINCT source FROM sessions LIMIT 100"):
+        if isinstance(source, str) and source not in LOCAL_SOURCES:
+            yield Channel(source[:60])
