@@ -174,3 +174,8 @@ class CommandSpec:
             choirctl=self.choirctl,
             route=self.route,
         )
+
+
+def for_operators(summary: str, choirctl: str | None, route: str | None) -> CommandSpec:
+    """Return the row of a command that only choirctl and `/v1` have."""
+    return CommandSpec(summary, CommandScope.OPERATOR, choirctl=choirctl, route=route)

@@ -18,6 +18,7 @@ from choir_control.conversations.commands import (
     signals,
 )
 from choir_control.conversations.commands.connection_table import CONNECTION_COMMANDS
+from choir_control.conversations.commands.memory_table import COLLECTION_COMMANDS, MEMORY_COMMANDS
 from choir_control.conversations.commands.people_table import PEOPLE_COMMANDS
 from choir_control.conversations.commands.ranks import is_for_rank
 from choir_control.conversations.commands.schedule_table import SCHEDULE_COMMANDS
@@ -29,6 +30,7 @@ from choir_control.conversations.commands.spec import (
     MutationAction,
     QueryAction,
     SignalAction,
+    for_operators,
 )
 from choir_control.conversations.commands.web_table import WEB_COMMANDS
 
@@ -347,141 +349,67 @@ ADMIN_COMMANDS = (
 )
 
 
-def _for_operators(summary: str, choirctl: str | None, route: str | None) -> CommandSpec:
-    return CommandSpec(summary, CommandScope.OPERATOR, choirctl=choirctl, route=route)
-
-
 OPERATOR_COMMANDS = (
-    _for_operators("Show the status of Choir and its services.", "status", "GET /v1/status"),
-    _for_operators("Talk to an agent.", "chat", "POST /v1/dms/{dm}/messages"),
-    _for_operators("List the messages of a conversation.", None, "GET /v1/dms/{dm}/messages"),
-    _for_operators("Stream the messages of a conversation.", None, "GET /v1/dms/{dm}/events"),
-    _for_operators("Press a button in a conversation.", None, "POST /v1/dms/{dm}/press"),
-    _for_operators("Upload a file for a message.", None, "PUT /v1/dms/{dm}/files"),
-    _for_operators(
+    for_operators("Show the status of Choir and its services.", "status", "GET /v1/status"),
+    for_operators("Talk to an agent.", "chat", "POST /v1/dms/{dm}/messages"),
+    for_operators("List the messages of a conversation.", None, "GET /v1/dms/{dm}/messages"),
+    for_operators("Stream the messages of a conversation.", None, "GET /v1/dms/{dm}/events"),
+    for_operators("Press a button in a conversation.", None, "POST /v1/dms/{dm}/press"),
+    for_operators("Upload a file for a message.", None, "PUT /v1/dms/{dm}/files"),
+    for_operators(
         "Download a file of a message.", None, "GET /v1/dms/{dm}/messages/{outbox_id}/files/{ref}"
     ),
-    _for_operators("List the conversations and the agent bound to each.", None, "GET /v1/dms"),
-    _for_operators("Show one request.", "approval show", "GET /v1/approvals/{approval_id}"),
-    _for_operators("Follow a session's log.", None, "GET /v1/sessions/{session_id}/events/stream"),
-    _for_operators(
+    for_operators("List the conversations and the agent bound to each.", None, "GET /v1/dms"),
+    for_operators("Show one request.", "approval show", "GET /v1/approvals/{approval_id}"),
+    for_operators("Follow a session's log.", None, "GET /v1/sessions/{session_id}/events/stream"),
+    for_operators(
         "Roll back an applied request.",
         "approval rollback",
         "POST /v1/approvals/{approval_id}/rollback",
     ),
-    _for_operators("List sessions, newest first.", "session list", "GET /v1/sessions"),
-    _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
-    _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
-    _for_operators("Call a model once.", "model test", "POST /v1/models/{name}/test"),
-    _for_operators("List voices.", "voice list", "GET /v1/voices"),
-    _for_operators("List the rules on tool calls.", "policy list", "GET /v1/policy"),
-    _for_operators(
+    for_operators("List sessions, newest first.", "session list", "GET /v1/sessions"),
+    for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
+    for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
+    for_operators("Call a model once.", "model test", "POST /v1/models/{name}/test"),
+    for_operators("List voices.", "voice list", "GET /v1/voices"),
+    for_operators("List the rules on tool calls.", "policy list", "GET /v1/policy"),
+    for_operators(
         "Show what the policy decides on a call.",
         "policy explain",
         "POST /v1/agents/{agent_id}/policy",
     ),
-    _for_operators(
+    for_operators(
         "List hosts that people named or allowed.",
         "policy hosts",
         "GET /v1/agents/{agent_id}/hosts",
     ),
-    _for_operators("List the anchors of the logs.", "audit anchors", "GET /v1/audit/anchors"),
-    _for_operators("Check all logs and anchors.", "audit verify", None),
-    _for_operators("Replace the key that signs the logs.", "audit rotate", "POST /v1/audit/rotate"),
-    _for_operators("Show what an erasure of a DM removes.", None, "GET /v1/dms/{dm}/erasure"),
-    _for_operators("Erase all of a DM.", None, "POST /v1/dms/{dm}/erasure"),
-    _for_operators(
+    for_operators("List the anchors of the logs.", "audit anchors", "GET /v1/audit/anchors"),
+    for_operators("Check all logs and anchors.", "audit verify", None),
+    for_operators("Replace the key that signs the logs.", "audit rotate", "POST /v1/audit/rotate"),
+    for_operators("Show what an erasure of a DM removes.", None, "GET /v1/dms/{dm}/erasure"),
+    for_operators("Erase all of a DM.", None, "POST /v1/dms/{dm}/erasure"),
+    for_operators(
         "Show what an erasure of a person removes.", None, "GET /v1/people/{name}/erasure"
     ),
-    _for_operators("Erase all of a person.", "person erase", "POST /v1/people/{name}/erasure"),
-    _for_operators("List operations, newest first.", "operation list", "GET /v1/operations"),
-    _for_operators(
+    for_operators("Erase all of a person.", "person erase", "POST /v1/people/{name}/erasure"),
+    for_operators("List operations, newest first.", "operation list", "GET /v1/operations"),
+    for_operators(
         "Stream the progress of an operation.", None, "GET /v1/operations/{operation_id}/events"
     ),
-    _for_operators("Show the active configuration.", "config show", "GET /v1/config"),
-    _for_operators("Show the text of config.json.", None, "GET /v1/config/file"),
-    _for_operators("Replace the text of config.json.", None, "PUT /v1/config/file"),
-    _for_operators("Print the JSON Schema of config.json.", None, "GET /v1/config/schema"),
-    _for_operators(
+    for_operators("Show the active configuration.", "config show", "GET /v1/config"),
+    for_operators("Show the text of config.json.", None, "GET /v1/config/file"),
+    for_operators("Replace the text of config.json.", None, "PUT /v1/config/file"),
+    for_operators("Print the JSON Schema of config.json.", None, "GET /v1/config/schema"),
+    for_operators(
         "Show which processes have the active version.", "config report", "GET /v1/config/report"
     ),
-    _for_operators("Store the value of a secret.", None, "PUT /v1/secrets/{name}"),
-    _for_operators("Reload secrets.json.", "secret apply", "POST /v1/secrets/apply"),
-    _for_operators("Cancel a core job of a session.", "session cancel", None),
-    _for_operators(
+    for_operators("Store the value of a secret.", None, "PUT /v1/secrets/{name}"),
+    for_operators("Reload secrets.json.", "secret apply", "POST /v1/secrets/apply"),
+    for_operators("Cancel a core job of a session.", "session cancel", None),
+    for_operators(
         "Verify the hash chain of a session's log.",
         "session verify",
         "GET /v1/sessions/{session_id}/verify",
-    ),
-)
-
-_OF_MEMORY = "/v1/agents/{agent_id}/memory"
-MEMORY_COMMANDS = (
-    _for_operators("Show how much an agent remembers.", "memory status", f"GET {_OF_MEMORY}"),
-    _for_operators(
-        "List what an agent knows, or the units of its sessions.",
-        "memory list",
-        f"GET {_OF_MEMORY}/documents",
-    ),
-    _for_operators(
-        "Show one complete document.", "memory show", f"GET {_OF_MEMORY}/documents/{{name}}"
-    ),
-    _for_operators(
-        "Search an agent's memory as the agent does.", "memory search", f"POST {_OF_MEMORY}/search"
-    ),
-    _for_operators(
-        "Store knowledge in an agent's memory.", "memory put", f"POST {_OF_MEMORY}/documents"
-    ),
-    _for_operators(
-        "Erase a document and what only it supported.",
-        "memory delete",
-        f"DELETE {_OF_MEMORY}/documents/{{name}}",
-    ),
-    _for_operators(
-        "Erase everything that memory stores of a session.",
-        "memory delete",
-        f"DELETE {_OF_MEMORY}/sessions/{{session_id}}",
-    ),
-    _for_operators(
-        "Take back what was learned from one source, session or period.", "memory undo", None
-    ),
-    _for_operators("Export an agent's memory.", "memory export", f"GET {_OF_MEMORY}/export"),
-    _for_operators(
-        "Import an export into an agent's memory.", "memory import", f"POST {_OF_MEMORY}/import"
-    ),
-    *(
-        _for_operators(f"Import what {name} stored or exported.", f"import {source}", None)
-        for source, name in (
-            ("openclaw", "OpenClaw"),
-            ("hermes", "Hermes Agent"),
-            ("chatgpt", "ChatGPT"),
-            ("claude", "Claude"),
-            ("nanobot", "nanobot"),
-        )
-    ),
-    _for_operators(
-        "Show who did what to an agent's memory.", "memory audit", f"GET {_OF_MEMORY}/audit"
-    ),
-    _for_operators(
-        "Show what users said about an agent's conduct.",
-        "memory feedback",
-        f"GET {_OF_MEMORY}/feedback",
-    ),
-    _for_operators(
-        "Show how a search ran.", "memory receipt", f"GET {_OF_MEMORY}/receipts/{{receipt_id}}"
-    ),
-)
-
-_COLLECTIONS = "/v1/agents/{agent_id}/collections"
-_ONE = f"{_COLLECTIONS}/{{collection}}"
-COLLECTION_COMMANDS = (
-    _for_operators("Add documents to an agent's memory.", "collection add", f"POST {_ONE}"),
-    _for_operators("Upload a file to a collection.", "collection add", f"PUT {_ONE}/files"),
-    _for_operators("Let a collection follow a folder.", "collection add", f"POST {_ONE}/folder"),
-    _for_operators("List an agent's collections.", "collection list", f"GET {_COLLECTIONS}"),
-    _for_operators("List the documents of a collection.", "collection list", f"GET {_ONE}"),
-    _for_operators(
-        "Erase a collection, or one document of it.", "collection remove", f"DELETE {_ONE}"
     ),
 )
 
