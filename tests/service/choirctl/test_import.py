@@ -109,3 +109,17 @@ def test_the_commands_of_the_guide_work(shell: ChoirctlRunner, tmp_path: Path) -
         if "--dry-run" not in words and "--yes" not in words:
             words.append("--yes")
         shell.succeeds("import", source, str(export), *words)
+
+
+def test_a_dry_run_of_an_empty_export_says_that_there_is_nothing(
+    shell: ChoirctlRunner, tmp_path: Path
+) -> None:
+    empty = str(tmp_path)
+    reports = [
+        shell.data("import", "openclaw", empty, "--dry-run"),
+        shell.data("import", "hermes", empty, "--dry-run"),
+        shell.data("import", "chatgpt", empty, "--dry-run"),
+        shell.data("import", "claude", empty, "--dry-run"),
+        shell.data("import", "nanobot", empty, "--dry-run"),
+    ]
+    assert all(not any(report["found"].values()) for report in reports)

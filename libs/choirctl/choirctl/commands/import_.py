@@ -21,7 +21,7 @@ from choirctl.arguments import config_name_option
 from choirctl.imports import chatgpt, claude, hermes, nanobot, openclaw
 from choirctl.imports.items import Item
 from choirctl.imports.report import ImportReport
-from choirctl.imports.send import ImportCounts, ImportTask, find_agent, send_import, undo_import
+from choirctl.imports.send import ImportResult, ImportTask, find_agent, send_import, undo_import
 from choirctl.imports.source_files import SourceFiles, open_source
 from choirctl.output.printing import format_count, print_json, stderr_console
 
@@ -217,7 +217,7 @@ def _advice(channel: str) -> str:
     return f"see docs/{channel}.md" if channel in CHANNEL_GUIDES else "Choir has no such channel"
 
 
-def _print_result(counts: ImportCounts, agent_id: str, *, undo: bool) -> None:
+def _print_result(counts: ImportResult, agent_id: str, *, undo: bool) -> None:
     if undo:
         _tell(f"Erased from the memory of {agent_id}: {format_count(counts.erased, 'record')}.")
     elif not (counts.new_records or counts.schedules or counts.persona == "written"):

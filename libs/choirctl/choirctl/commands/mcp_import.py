@@ -27,7 +27,7 @@ from choirctl.start.mcp_file import ForeignServer, read_mcp_file
 
 MAX_FILE_BYTES = 1_000_000
 
-ImportResult = Literal["added", "unchanged", "kept", "left out"]
+McpImportOutcome = Literal["added", "unchanged", "kept", "left out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Row:
     """What becomes of one server."""
 
     server: ForeignServer
-    result: ImportResult
+    result: McpImportOutcome
     note: str
 
     def as_json(self) -> dict[str, JsonValue]:

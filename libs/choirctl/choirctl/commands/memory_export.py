@@ -98,7 +98,7 @@ def import_(
         )
 
 
-class _ImportCounts:
+class _ImportResult:
     """Counts of the imported records by result."""
 
     def __init__(self) -> None:
@@ -229,8 +229,8 @@ def _pieces(file: Path, total: int) -> Iterator[list[Record]]:
 
 async def _import(
     place: Target, agent: str, file: Path, total: int, import_id: str
-) -> _ImportCounts:
-    counts, first = _ImportCounts(), 0
+) -> _ImportResult:
+    counts, first = _ImportResult(), 0
     async with connect(place) as api:
         memory = MemoryClient(api, place, agent)
         for records in _pieces(file, total):

@@ -24,7 +24,7 @@ BATCH_CHARS = 400_000
 
 
 @dataclass(slots=True)
-class ImportCounts:
+class ImportResult:
     """What an import or its undoing did."""
 
     new_records: int = 0
@@ -72,9 +72,9 @@ async def find_agent(place: Target, agent: str | None) -> str:
     return agent
 
 
-async def send_import(task: ImportTask) -> ImportCounts:
+async def send_import(task: ImportTask) -> ImportResult:
     """Import everything; raises ChoirError with the progress if it is interrupted."""
-    counts = ImportCounts()
+    counts = ImportResult()
     async with connect(task.place) as api:
         await _send_records(task, MemoryClient(api, task.place, task.agent_id), counts)
         await _add_schedules(task, api, counts)
@@ -83,9 +83,9 @@ async def send_import(task: ImportTask) -> ImportCounts:
     return counts
 
 
-async def undo_import(task: ImportTask) -> ImportCounts:
+async def undo_import(task: ImportTask) -> ImportResult:
     """Erase the conversations, memories and schedules of an export; the persona's file stays."""
-    counts = ImportCounts()
+    counts = ImportResult()
     async with connect(task.place) as api:
         memory = MemoryClient(api, task.place, task.agent_id)
         for records in task.batches():
@@ -111,7 +111,7 @@ async def undo_import(task: ImportTask) -> ImportCounts:
     return counts
 
 
-async def _send_records(task: ImportTask, memory: MemoryClient, counts: ImportCounts) -> None:
+async def _send_records(task: ImportTask, memory: MemoryClient, counts: ImportResult) -> None:
     total, first = task.report.records, 0
     for batch in _pieces(task.batches()):
         piece = ImportRecords(
@@ -146,7 +146,7 @@ def _pieces(batches: Iterator[list[Record]]) -> Iterator[list[Record]]:
         yield piece
 
 
-async def _add_schedules(task: ImportTask, api: ControlClient, counts: ImportCounts) -> None:
+async def _add_schedules(task: ImportTask, api: ControlClient, counts: ImportResult) -> None:
     known_words = {view.words for view in await api.schedules(task.agent_id)}
     for schedule in task.report.schedules:
         words = _words(task, schedule)
@@ -180,7 +180,7 @@ def _words(task: ImportTask, schedule: ScheduleItem) -> str:
     return f"choirctl import {task.report.source}: job {schedule.schedule_id[:200]}"
 
 
-def _write_persona(task: ImportTask, counts: ImportCounts) -> None:
+def _write_persona(task: ImportTask, counts: ImportResult) -> None:
     """Write identity/SOUL.md of an agent without a repository, unless it has another one."""
     text = "\n\n".join(persona.text for persona in task.report.personas) + "\n"
     file = task.place.home / "agents" / task.agent_id / "identity" / "SOUL.md"

@@ -46,7 +46,7 @@ def open_source(path: Path) -> Iterator[SourceFiles]:
         raise NotFound(f"{path} does not exist; name the folder or the ZIP file of the export.")
     try:
         with zipfile.ZipFile(path) as archive:
-            yield ArchiveFiles(archive, str(path))
+            yield ZipFiles(archive, str(path))
     except (zipfile.BadZipFile, OSError) as error:
         raise InvalidRequest(f"{path} is no folder and no readable ZIP file: {error}.") from error
 
@@ -91,7 +91,7 @@ class FolderFiles:
         return os.fdopen(descriptor, "rb")
 
 
-class ArchiveFiles:
+class ZipFiles:
     """The files of a ZIP archive. Raises InvalidRequest for one that tries tricks."""
 
     def __init__(self, archive: zipfile.ZipFile, path: str) -> None:

@@ -55,7 +55,7 @@ class OutboxDelivery(OutboxRescanner, Protocol):
         """Queue messages that were just stored."""
 
 
-class Followers(Protocol):
+class FollowerResolver(Protocol):
     """Reader of the conversations that get copies of replies."""
 
     def followers_of(self, dm: str, dms: Collection[str]) -> Sequence[str]:
@@ -102,7 +102,7 @@ class EventAppender:
         outbox: OutboxDelivery,
         outgoing_files: OutgoingFiles,
         listener: EventListener,
-        followers: Followers,
+        followers: FollowerResolver,
         pricer: ChargePricer,
         cost_metrics: CostMetrics,
         metrics: ControlMetrics | None = None,

@@ -66,7 +66,7 @@ class OutgoingReply:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyCopy:
+class FollowerReply:
     """A copy of a reply for a conversation that follows the one of the reply."""
 
     rev: int
@@ -113,7 +113,7 @@ class EventBatch:
     charges: tuple[Charge, ...] = ()
     """The priced usages, for the ledger."""
     priced_grants: tuple[PricedGrant, ...] = ()
-    copies: tuple[ReplyCopy, ...] = ()
+    copies: tuple[FollowerReply, ...] = ()
 
     @property
     def head(self) -> LogHead:
@@ -177,10 +177,10 @@ def trim_batch(batch: EventBatch, durable: LogHead, dms: Collection[str]) -> Eve
     return make_batch(durable, events, dms)
 
 
-def make_copy(reply: OutgoingReply, dm: str) -> ReplyCopy:
+def make_copy(reply: OutgoingReply, dm: str) -> FollowerReply:
     """Return a copy of a reply for a conversation that follows the one of the reply."""
     names = ", ".join(file.name for file in reply.spooled_files)
-    return ReplyCopy(
+    return FollowerReply(
         rev=reply.rev,
         dm=dm,
         heading=f"From {reply.dm}:",
