@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, Self
 
 from choir_common.lanes import edge_lane
 from choir_common.wire.operator import CommandView
@@ -149,6 +149,11 @@ class CommandSpec:
     route: str | None = None
     """Method and path of the equivalent route."""
 
+    @classmethod
+    def for_operators(cls, summary: str, choirctl: str | None, route: str | None) -> Self:
+        """Return the row of a command that only choirctl and `/v1` have."""
+        return cls(summary, CommandScope.OPERATOR, choirctl=choirctl, route=route)
+
     @property
     def name(self) -> str:
         """Return the name: the typed form, or else that of choirctl."""
@@ -174,8 +179,3 @@ class CommandSpec:
             choirctl=self.choirctl,
             route=self.route,
         )
-
-
-def for_operators(summary: str, choirctl: str | None, route: str | None) -> CommandSpec:
-    """Return the row of a command that only choirctl and `/v1` have."""
-    return CommandSpec(summary, CommandScope.OPERATOR, choirctl=choirctl, route=route)

@@ -30,7 +30,6 @@ from choir_control.conversations.commands.spec import (
     MutationAction,
     QueryAction,
     SignalAction,
-    for_operators,
 )
 from choir_control.conversations.commands.web_table import WEB_COMMANDS
 
@@ -350,63 +349,89 @@ ADMIN_COMMANDS = (
 
 
 OPERATOR_COMMANDS = (
-    for_operators("Show the status of Choir and its services.", "status", "GET /v1/status"),
-    for_operators("Talk to an agent.", "chat", "POST /v1/dms/{dm}/messages"),
-    for_operators("List the messages of a conversation.", None, "GET /v1/dms/{dm}/messages"),
-    for_operators("Stream the messages of a conversation.", None, "GET /v1/dms/{dm}/events"),
-    for_operators("Press a button in a conversation.", None, "POST /v1/dms/{dm}/press"),
-    for_operators("Upload a file for a message.", None, "PUT /v1/dms/{dm}/files"),
-    for_operators(
+    CommandSpec.for_operators(
+        "Show the status of Choir and its services.", "status", "GET /v1/status"
+    ),
+    CommandSpec.for_operators("Talk to an agent.", "chat", "POST /v1/dms/{dm}/messages"),
+    CommandSpec.for_operators(
+        "List the messages of a conversation.", None, "GET /v1/dms/{dm}/messages"
+    ),
+    CommandSpec.for_operators(
+        "Stream the messages of a conversation.", None, "GET /v1/dms/{dm}/events"
+    ),
+    CommandSpec.for_operators("Press a button in a conversation.", None, "POST /v1/dms/{dm}/press"),
+    CommandSpec.for_operators("Upload a file for a message.", None, "PUT /v1/dms/{dm}/files"),
+    CommandSpec.for_operators(
         "Download a file of a message.", None, "GET /v1/dms/{dm}/messages/{outbox_id}/files/{ref}"
     ),
-    for_operators("List the conversations and the agent bound to each.", None, "GET /v1/dms"),
-    for_operators("Show one request.", "approval show", "GET /v1/approvals/{approval_id}"),
-    for_operators("Follow a session's log.", None, "GET /v1/sessions/{session_id}/events/stream"),
-    for_operators(
+    CommandSpec.for_operators(
+        "List the conversations and the agent bound to each.", None, "GET /v1/dms"
+    ),
+    CommandSpec.for_operators(
+        "Show one request.", "approval show", "GET /v1/approvals/{approval_id}"
+    ),
+    CommandSpec.for_operators(
+        "Follow a session's log.", None, "GET /v1/sessions/{session_id}/events/stream"
+    ),
+    CommandSpec.for_operators(
         "Roll back an applied request.",
         "approval rollback",
         "POST /v1/approvals/{approval_id}/rollback",
     ),
-    for_operators("List sessions, newest first.", "session list", "GET /v1/sessions"),
-    for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
-    for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
-    for_operators("Call a model once.", "model test", "POST /v1/models/{name}/test"),
-    for_operators("List voices.", "voice list", "GET /v1/voices"),
-    for_operators("List the rules on tool calls.", "policy list", "GET /v1/policy"),
-    for_operators(
+    CommandSpec.for_operators("List sessions, newest first.", "session list", "GET /v1/sessions"),
+    CommandSpec.for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
+    CommandSpec.for_operators(
+        "List models and text-to-speech providers.", "model list", "GET /v1/models"
+    ),
+    CommandSpec.for_operators("Call a model once.", "model test", "POST /v1/models/{name}/test"),
+    CommandSpec.for_operators("List voices.", "voice list", "GET /v1/voices"),
+    CommandSpec.for_operators("List the rules on tool calls.", "policy list", "GET /v1/policy"),
+    CommandSpec.for_operators(
         "Show what the policy decides on a call.",
         "policy explain",
         "POST /v1/agents/{agent_id}/policy",
     ),
-    for_operators(
+    CommandSpec.for_operators(
         "List hosts that people named or allowed.",
         "policy hosts",
         "GET /v1/agents/{agent_id}/hosts",
     ),
-    for_operators("List the anchors of the logs.", "audit anchors", "GET /v1/audit/anchors"),
-    for_operators("Check all logs and anchors.", "audit verify", None),
-    for_operators("Replace the key that signs the logs.", "audit rotate", "POST /v1/audit/rotate"),
-    for_operators("Show what an erasure of a DM removes.", None, "GET /v1/dms/{dm}/erasure"),
-    for_operators("Erase all of a DM.", None, "POST /v1/dms/{dm}/erasure"),
-    for_operators(
+    CommandSpec.for_operators(
+        "List the anchors of the logs.", "audit anchors", "GET /v1/audit/anchors"
+    ),
+    CommandSpec.for_operators("Check all logs and anchors.", "audit verify", None),
+    CommandSpec.for_operators(
+        "Replace the key that signs the logs.", "audit rotate", "POST /v1/audit/rotate"
+    ),
+    CommandSpec.for_operators(
+        "Show what an erasure of a DM removes.", None, "GET /v1/dms/{dm}/erasure"
+    ),
+    CommandSpec.for_operators("Erase all of a DM.", None, "POST /v1/dms/{dm}/erasure"),
+    CommandSpec.for_operators(
         "Show what an erasure of a person removes.", None, "GET /v1/people/{name}/erasure"
     ),
-    for_operators("Erase all of a person.", "person erase", "POST /v1/people/{name}/erasure"),
-    for_operators("List operations, newest first.", "operation list", "GET /v1/operations"),
-    for_operators(
+    CommandSpec.for_operators(
+        "Erase all of a person.", "person erase", "POST /v1/people/{name}/erasure"
+    ),
+    CommandSpec.for_operators(
+        "List operations, newest first.", "operation list", "GET /v1/operations"
+    ),
+    CommandSpec.for_operators(
         "Stream the progress of an operation.", None, "GET /v1/operations/{operation_id}/events"
     ),
-    for_operators("Show the active configuration.", "config show", "GET /v1/config"),
-    for_operators("Show the text of config.json.", None, "GET /v1/config/file"),
-    for_operators("Replace the text of config.json.", None, "PUT /v1/config/file"),
-    for_operators("Print the JSON Schema of config.json.", None, "GET /v1/config/schema"),
-    for_operators(
+    CommandSpec.for_operators("Show the active configuration.", "config show", "GET /v1/config"),
+    CommandSpec.for_operators("Show the text of config.json.", None, "GET /v1/config/file"),
+    CommandSpec.for_operators("Replace the text of config.json.", None, "PUT /v1/config/file"),
+    CommandSpec.for_operators(
+        "Print the JSON Schema of config.json.", None, "GET /v1/config/schema"
+    ),
+    CommandSpec.for_operators(
         "Show which processes have the active version.", "config report", "GET /v1/config/report"
     ),
-    for_operators("Store the value of a secret.", None, "PUT /v1/secrets/{name}"),
-    for_operators("Reload secrets.json.", "secret apply", "POST /v1/secrets/apply"),
-    for_operators("Cancel a core job of a session.", "session cancel", None),
-    for_operators(
+    CommandSpec.for_operators("Store the value of a secret.", None, "PUT /v1/secrets/{name}"),
+    CommandSpec.for_operators("Reload secrets.json.", "secret apply", "POST /v1/secrets/apply"),
+    CommandSpec.for_operators("Cancel a core job of a session.", "session cancel", None),
+    CommandSpec.for_operators(
         "Verify the hash chain of a session's log.",
         "session verify",
         "GET /v1/sessions/{session_id}/verify",
