@@ -40,6 +40,11 @@ LOCAL = {
     "secret delete",
     "mcp add",
     "mcp remove",
+    "skill list",
+    "skill add",
+    "skill show",
+    "skill approve",
+    "skill remove",
     # they read `GET /v1/agents`, whose row is that of `agent list`
     "mcp list",
     "mcp test",

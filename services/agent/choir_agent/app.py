@@ -386,6 +386,7 @@ class Agent:
         static = read_static_prompts(
             Path(self._boot.choir_dir),
             self._toolset.skills.summaries(unavailable),
+            self._toolset.skill_folders.summaries(self._hello.config.skills),
             incognito=self._hello.memory_mode == INCOGNITO,
         )
         return PromptAssembler(self._memory, static, registry)

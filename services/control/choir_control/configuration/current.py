@@ -170,6 +170,7 @@ class ConfigSnapshot:
             email=_named(config.email_accounts, session_bindings.email),
             search=_named(config.search, session_bindings.search),
             mcp=config.mcp.servers_of(agent_id),
+            skills={n: s.sha256 for n, s in config.skills.items() if agent_id in s.agents},
             limits=config.limits,
             workspace_limits=self.workspace_limits(session_bindings.workspace),
             reminder_tokens=config.memory.reminder_tokens,
