@@ -140,6 +140,7 @@ MORE: dict[str, tuple[str, ...]] = {
     "chat": ("-m", f"say: {ONE_LINE}"),
     "mcp add": ("--agent", "main", "--url", "http://127.0.0.1:1/mcp"),
     "mcp test": ("--wait", "0"),
+    "skill add": ("--agent", "main"),
     "memory list": ("--store", "knowledge"),
     "memory put": ("--key", "other"),
     "memory delete": ("--yes",),
@@ -258,6 +259,9 @@ def write_everywhere(stack: EmbeddedStack) -> dict[str, str]:
         log.write(HOSTILE.replace("\r", "") + "\n")
     shell.succeeds("agent", "build", "helper")
     repository_of(home).commit({"identity/SOUL.md": HOSTILE, "evil\u202e.md": HOSTILE})
+    skill = home / "skill"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text(f"---\nname: notes\ndescription: x\n---\n{HOSTILE}")
     export, backup = home / "main.jsonl", home / "all.backup"
     shell.succeeds("memory", "export", "main", "--out", str(export))
     shell.succeeds("db", "backup", str(backup))
@@ -271,6 +275,7 @@ def write_everywhere(stack: EmbeddedStack) -> dict[str, str]:
         "files": str(book),
         "export": str(export),
         "backup": str(backup),
+        "skill": str(skill),
     }
 
 

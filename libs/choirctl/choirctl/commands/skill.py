@@ -78,8 +78,8 @@ def add_skill(
 ) -> None:
     """Add a folder with a SKILL.md, after you have read it.
 
-    It is scanned and shown whole, with its scripts. Nothing is stored before your yes, which counts for exactly
-    these files.
+    It is scanned and shown whole, with its scripts. Nothing is stored before your yes, which counts for
+    exactly these files.
     """
     installed = _installed(ctx, home)
     folder = fetch_skill(source, below)

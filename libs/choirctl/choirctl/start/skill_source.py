@@ -1,6 +1,6 @@
 """Sources of skill folders for `choirctl skill add`: a folder, a ZIP archive or a git repository.
 
-The contents come into memory, or a temporary folder that is removed: nothing of a skill is stored before a yes.
+The contents come into memory, or a temporary folder that is removed: nothing is stored before a yes.
 """
 
 import re
