@@ -119,29 +119,20 @@ def build_toolset(
     # An external tool must not use a built-in name, including the names of tools that are added below.
     reserved_names = [*_names(tools), core_spawn.MANIFEST.name, *skill_tools]
     tools += load_external_tools(choir_dir, reserved_names, programs)
-    tools_of_jobs = [*_names_allowed_in_jobs(tools), START_MANIFEST.name]
-    tools.append(CoreSpawnTool(session_log, tools_of_jobs, SystemClock()))
-    machines = load_skills(choir_dir, [*_names(tools), *skill_tools])
+    machines = load_skills(choir_dir, [*_names(tools), core_spawn.MANIFEST.name, *skill_tools])
     folders = load_skill_folders(choir_dir, machines.names())
     skills = machines.with_specs(folders.narrow_skills(machines.names()))
     tools += _skill_folder_tools(folders, session_log, programs)
+    tools_of_jobs = [*_names_allowed_in_jobs(tools), START_MANIFEST.name]
+    tools.append(CoreSpawnTool(session_log, tools_of_jobs, SystemClock()))
     tools += [SkillStartTool(skills, session_log), SkillTransitionTool(skills, session_log)]
     known_tools += _names(tools)
     registry, approvals = ToolRegistry(tools), ApprovalClient(control)
     servers = McpServers(
         registry, programs, approvals=approvals, key_proxy=key_proxy, choir_dir=choir_dir
     )
-    return Toolset(
-        registry,
-        skills,
-        folders,
-        files,
-        web,
-        key_proxy,
-        ConnectionAccounts(egress),
-        approvals,
-        servers,
-    )
+    accounts = ConnectionAccounts(egress)
+    return Toolset(registry, skills, folders, files, web, key_proxy, accounts, approvals, servers)
 
 
 def _build_programs(

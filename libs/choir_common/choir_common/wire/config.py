@@ -30,11 +30,7 @@ from choir_common.wire.model_config import ModelConfig as ModelConfig
 from choir_common.wire.money import EmbeddingPrices
 from choir_common.wire.people_config import PersonConfig as PersonConfig
 from choir_common.wire.policy import DEFAULT_KNOWN_HOSTS, AgentPolicy, Pattern, PolicyRule
-from choir_common.wire.skill_config import (
-    FolderHash,
-    SkillFolderConfig,
-    SkillFolderName,
-)
+from choir_common.wire.skill_config import FolderHash, SkillFolderConfig, SkillFolderName
 from choir_common.wire.speech_config import TranscriptionBinding as TranscriptionBinding
 from choir_common.wire.speech_config import TranscriptionConfig as TranscriptionConfig
 from choir_common.wire.speech_config import TtsConfig as TtsConfig

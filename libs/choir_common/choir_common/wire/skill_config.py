@@ -1,5 +1,6 @@
 """The section `skills` of config.json: folders with a SKILL.md that a person approved. See docs/skills.md."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -22,3 +23,10 @@ class SkillFolderConfig(WireModel):
     skill approve` shows a changed one and sets the new hash."""
     agents: tuple[AgentName, ...] = Field(min_length=1)
     """The agents that may use it."""
+
+
+def approved_hashes(
+    skills: Mapping[str, SkillFolderConfig], agent_id: str
+) -> dict[SkillFolderName, FolderHash]:
+    """Return the hashes of the folders that an agent may use, by name."""
+    return {name: skill.sha256 for name, skill in skills.items() if agent_id in skill.agents}

@@ -71,7 +71,7 @@ def _read_archive(path: Path, below: str) -> SkillFolder:
                 raise InvalidRequest(f"{path} has more than {MAX_ENTRIES} entries.")
             top = _top_folder([entry.filename for entry in entries], below)
             return make_skill_folder(_unpack(archive, entries, top))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, RuntimeError, EOFError, OSError) as error:
         raise InvalidRequest(f"{path} cannot be read as a ZIP archive: {error}.") from None
 
 

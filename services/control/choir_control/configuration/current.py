@@ -36,6 +36,7 @@ from choir_common.wire.messages import (
 )
 from choir_common.wire.policy import AgentPolicy, Role
 from choir_common.wire.rpc import ResourceBindings
+from choir_common.wire.skill_config import approved_hashes
 from choir_control.configuration.api_clients import ApiClient, add_clients
 from choir_control.configuration.pairing import PairedUser, add_paired
 from choir_control.configuration.parsing import (
@@ -144,8 +145,7 @@ class ConfigSnapshot:
         Raises NotFound if its model was removed.
         """
         config, session_bindings = self.config, self.complete_bindings(agent_id, bindings)
-        if session_bindings.llm not in config.models:
-            raise NotFound(f"The model {session_bindings.llm!r} is no longer in config.json.")
+        self._check_model(session_bindings.llm)
         return AgentSettings(
             model_name=session_bindings.llm,
             model=config.models[session_bindings.llm],
@@ -170,7 +170,7 @@ class ConfigSnapshot:
             email=_named(config.email_accounts, session_bindings.email),
             search=_named(config.search, session_bindings.search),
             mcp=config.mcp.servers_of(agent_id),
-            skills={n: s.sha256 for n, s in config.skills.items() if agent_id in s.agents},
+            skills=approved_hashes(config.skills, agent_id),
             limits=config.limits,
             workspace_limits=self.workspace_limits(session_bindings.workspace),
             reminder_tokens=config.memory.reminder_tokens,
@@ -187,6 +187,10 @@ class ConfigSnapshot:
             has_repository=self.has_repository(agent_id),
             conversations=self._conversations(dms),
         )
+
+    def _check_model(self, name: str) -> None:
+        if name not in self.config.models:
+            raise NotFound(f"The model {name!r} is no longer in config.json.")
 
     def _fallback_models(self, agent_id: str, bindings: ResourceBindings) -> dict[str, ModelConfig]:
         names = (self._vision_model_name(agent_id), self._wake_up_model_name(agent_id))
