@@ -58,14 +58,14 @@ def parse_skill_text(text: str) -> tuple[FrontMatter, str, tuple[str, ...]]:
             f"{SKILL_FILE}: its YAML is longer than {MAX_FRONT_MATTER} characters."
         )
     fields = _load(header)
-    known = {field.alias or name for name, field in FrontMatter.model_fields.items()}
+    names = {field.alias or name for name, field in FrontMatter.model_fields.items()}
     try:
         front = FrontMatter.model_validate(
-            {name: _lists_as_tuples(value) for name, value in fields.items() if name in known}
+            {name: _lists_as_tuples(value) for name, value in fields.items() if name in names}
         )
     except ValidationError as error:
         raise InvalidRequest("; ".join(error_messages(error, SKILL_FILE)[:5])) from None
-    unknown = tuple(sorted(str(name)[:60] for name in fields if name not in known))
+    unknown = tuple(sorted(str(name)[:60] for name in fields if name not in names))
     return front, "\n".join(lines[end + 1 :]).strip(), unknown
 
 

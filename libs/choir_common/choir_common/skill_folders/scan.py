@@ -91,21 +91,21 @@ def _scan_file(file: SkillFile) -> Iterator[Finding]:
         return
     if file.executable and not file.path.startswith(SCRIPTS):
         yield Finding("warning", file.path, 0, "executable outside scripts/; it will not be run")
-    found = 0
+    count = 0
     for number, line in enumerate(text.split("\n"), 1):
         for finding in _scan_line(file.path, number, line.removesuffix("\r")):
-            found += 1
+            count += 1
             # A refusal must not hide behind many warnings.
-            if finding.level == "refused" or found <= MAX_FINDINGS_PER_FILE:
+            if finding.level == "refused" or count <= MAX_FINDINGS_PER_FILE:
                 yield finding
-    if found > MAX_FINDINGS_PER_FILE:
-        yield Finding("warning", file.path, 0, f"{found - MAX_FINDINGS_PER_FILE} more findings")
+    if count > MAX_FINDINGS_PER_FILE:
+        yield Finding("warning", file.path, 0, f"{count - MAX_FINDINGS_PER_FILE} more findings")
 
 
 def _scan_line(path: str, number: int, line: str) -> Iterator[Finding]:
-    shown = escape_hidden(line, keep="\t")
-    if shown != line:
-        hidden = ", ".join(dict.fromkeys(re.findall(r"<U\+[0-9A-F]{4,6}>", shown)))
+    escaped = escape_hidden(line, keep="\t")
+    if escaped != line:
+        hidden = ", ".join(dict.fromkeys(re.findall(r"<U\+[0-9A-F]{4,6}>", escaped)))
         yield Finding("refused", path, number, f"invisible characters: {hidden[:80]}")
     if len(line) > LONG_LINE:
         yield Finding("warning", path, number, f"a line of {len(line)} characters")

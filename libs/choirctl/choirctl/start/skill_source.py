@@ -83,8 +83,8 @@ def _top_folder(names: list[str], below: str) -> str:
     if below:
         tops = [top for top in tops if top in (f"{below}/", f"./{below}/")]
     if len(tops) != 1:
-        found = ", ".join(top.rstrip("/") or "." for top in tops[:30])
-        hint = f"; name one of {found} with --path" if tops else ""
+        places = ", ".join(top.rstrip("/") or "." for top in tops[:30])
+        hint = f"; name one of {places} with --path" if tops else ""
         raise InvalidRequest(f"The archive has {len(tops)} files {SKILL_FILE}{hint}.")
     return tops[0]
 

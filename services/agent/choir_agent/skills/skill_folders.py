@@ -74,16 +74,16 @@ class SkillFolders:
             return None
         return folder if folder.sha256 == pins[name] else None
 
-    def narrow_skills(self, taken: Collection[str]) -> list[SkillSpec]:
+    def narrow_skills(self, machines: Collection[str]) -> list[SkillSpec]:
         """Return a state machine for each folder with `allowed-tools`, which limits its work to them."""
         return [
             _narrow_skill(folder.front)
             for name, folder in self._startup.items()
-            if folder.front.allowed_tools is not None and name not in taken
+            if folder.front.allowed_tools is not None and name not in machines
         ]
 
 
-def load_skill_folders(choir_dir: Path, taken: Collection[str] = ()) -> SkillFolders:
+def load_skill_folders(choir_dir: Path, machines: Collection[str] = ()) -> SkillFolders:
     """Read the skill folders of /choir. Blocks: call it at startup only.
 
     An invalid one, or one with the name of a state machine, is left out: nobody may have approved it, so it
@@ -98,7 +98,7 @@ def load_skill_folders(choir_dir: Path, taken: Collection[str] = ()) -> SkillFol
     for path in paths:
         try:
             folder = read_skill_folder(path)
-            if folder.name != path.name or folder.name in taken:
+            if folder.name != path.name or folder.name in machines:
                 raise InvalidRequest("Its name is that of another folder, or of a state machine.")
         except InvalidRequest as error:
             log.warning("a skill folder is left out", skill=path.name, error=error.message)

@@ -140,12 +140,10 @@ class ConfigSnapshot:
     def settings_for(
         self, agent_id: str, bindings: ResourceBindings, dms: Sequence[str] = ()
     ) -> AgentSettings:
-        """Return the settings of a session that serves the conversations `dms`, the home one first.
-
-        Raises NotFound if its model was removed.
-        """
+        """Return a session's settings for `dms`, home first; raises NotFound if its model was removed."""
         config, session_bindings = self.config, self.complete_bindings(agent_id, bindings)
-        self._check_model(session_bindings.llm)
+        if session_bindings.llm not in config.models:
+            raise NotFound(f"The model {session_bindings.llm!r} is no longer in config.json.")
         return AgentSettings(
             model_name=session_bindings.llm,
             model=config.models[session_bindings.llm],
@@ -187,10 +185,6 @@ class ConfigSnapshot:
             has_repository=self.has_repository(agent_id),
             conversations=self._conversations(dms),
         )
-
-    def _check_model(self, name: str) -> None:
-        if name not in self.config.models:
-            raise NotFound(f"The model {name!r} is no longer in config.json.")
 
     def _fallback_models(self, agent_id: str, bindings: ResourceBindings) -> dict[str, ModelConfig]:
         names = (self._vision_model_name(agent_id), self._wake_up_model_name(agent_id))
