@@ -119,7 +119,7 @@ def approve_skill(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Approve a skill folder as its files are now, after you have read it again."""
+    """Approve the present files of a skill, after reading them."""
     installed = _installed(ctx, home)
     agents = installed.find_agents(name)
     folders = [installed.read(agent, name) for agent in agents]
