@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from choir_agent.log.session_state import SkillState
-from choir_agent.prompt.static_prompts import read_static_prompts
+from choir_agent.prompt.skill_folder_list import SkillFolderList
+from choir_agent.prompt.static_prompts import read_prompt_parts
+from choir_agent.settings import CurrentSettings
 from choir_agent.skills.current_step import tool_refusal
 from choir_agent.skills.skill_folders import SkillFolders, allowed_tools, load_skill_folders
 from choir_agent.tools.builtin.skill_folder import SkillFolderAccess, SkillReadTool, SkillRunTool
@@ -20,6 +22,7 @@ from choir_control.images.repositories.tree import RepositoryTree, TreeEntry
 from tests.service.agent.web_calls import SETTINGS
 from tests.support.agent_fakes import silent_log
 from tests.support.skill_folders import TOPICS, write_skill
+from tests.unit.agent.told_session import ToldSession
 
 
 def tree_of(top: Path) -> RepositoryTree:
@@ -69,9 +72,24 @@ def test_all_twenty_are_offered_with_their_pins_and_none_without(
     assert [name for name, _ in folders.summaries(pins)] == sorted(TOPICS)
     assert folders.summaries({}) == []
     assert folders.summaries(dict.fromkeys(pins, "0" * 64)) == []
-    with_none = read_static_prompts(choir_dir).edge
-    with_all = read_static_prompts(choir_dir, (), folders.summaries(pins)).edge
+    with_none = read_prompt_parts(choir_dir).render().edge
+    with_all = read_prompt_parts(choir_dir).render(folders.summaries(pins)).edge
     assert "Skill folders" not in with_none and "- letter-style: Help with" in with_all
+
+
+async def test_a_removed_approval_leaves_the_next_prompt(
+    choir_dir: Path, folders: SkillFolders
+) -> None:
+    session, parts = ToldSession(), read_prompt_parts(choir_dir)
+    skills = SkillFolderList(session.assembler, parts, folders)
+    session.ask(1, "hello")
+    pins = pins_of(choir_dir)
+    await skills.apply_settings(CurrentSettings(SETTINGS.model_copy(update={"skills": pins})))
+    assert b"- letter-style: Help with" in session.edge().messages[0]
+    del pins["letter-style"]
+    await skills.apply_settings(CurrentSettings(SETTINGS.model_copy(update={"skills": pins})))
+    listed = session.edge().messages[0]
+    assert b"- letter-style:" not in listed and b"- csv-summary:" in listed
 
 
 async def test_the_body_comes_on_demand_and_a_reference_by_its_name(

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
 from pydantic import Field, ValidationError, field_validator
 
 from choir_common.errors import InvalidRequest
@@ -30,15 +29,6 @@ class FrontMatter(WireModel):
     @classmethod
     def _split(cls, value: object) -> object:
         return split_tools(value) if isinstance(value, str) else value
-
-
-class _PlainLoader(yaml.BaseLoader):  # type: ignore[misc]
-    """A loader for which every scalar is a text, and which refuses aliases: few bytes can stand for many."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not allowed")
-        return super().compose_node(parent, index)
 
 
 def parse_skill_text(text: str) -> tuple[FrontMatter, str, tuple[str, ...]]:
@@ -84,12 +74,13 @@ def split_tools(text: str) -> tuple[str, ...]:
 
 
 def _load(header: str) -> dict[str, Any]:
+    # Late, because an agent or a command without skill folders must not wait for the YAML library.
+    from choir_common.skill_folders.plain_yaml import load_plain_yaml  # noqa: PLC0415
+
     try:
-        # BaseLoader creates no objects: only texts, lists and dictionaries.
-        fields = yaml.load(header, Loader=_PlainLoader)  # noqa: S506
-    except (yaml.YAMLError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InvalidRequest(f"{SKILL_FILE}: its YAML cannot be read: {reason}.") from None
+        fields = load_plain_yaml(header)
+    except ValueError as error:
+        raise InvalidRequest(f"{SKILL_FILE}: its YAML cannot be read: {error}.") from None
     if not isinstance(fields, dict):
         raise InvalidRequest(f"{SKILL_FILE}: its YAML must have the fields name and description.")
     return fields
