@@ -1,6 +1,7 @@
 """`choirctl skill`: nothing is stored before a yes, and the yes counts for the files that were shown."""
 
 import json
+import re
 import stat
 import subprocess
 import zipfile
@@ -12,6 +13,8 @@ from typer.testing import CliRunner, Result
 from choir_common.errors import ChoirError
 from choir_common.skill_folders.folder import read_skill_folder
 from choirctl.app import COMMANDS, build_app
+from choirctl.start import git_clone
+from choirctl.start.git_clone import cloned_repository
 from choirctl.start.skill_source import fetch_skill
 from tests.support.skill_folders import TOPICS, write_skill
 
@@ -110,16 +113,43 @@ def test_all_twenty_come_from_a_git_repository_and_a_zip_archive(tmp_path: Path)
         ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"),
     ):
         subprocess.run(["git", *words], cwd=top, check=True)
-    address = f"file://{top}"
     name = TOPICS[5]
-    assert fetch_skill(address, f"skills/{name}").sha256 == wanted[name].sha256
-    with pytest.raises(ChoirError, match="skills/invoice-check"):
-        fetch_skill(address)
+    with cloned_repository(f"file://{top}", ["file"]) as clone:
+        assert fetch_skill(str(clone), f"skills/{name}").sha256 == wanted[name].sha256
+        with pytest.raises(ChoirError, match="skills/invoice-check"):
+            fetch_skill(str(clone))
+    with pytest.raises(ChoirError, match="not allowed"), cloned_repository(f"file://{top}"):
+        pass
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for path in sorted((top / "skills").rglob("*")):
             archive.write(path, path.relative_to(top))
     for name, folder in wanted.items():
         assert fetch_skill(str(tmp_path / "all.zip"), f"skills/{name}").sha256 == folder.sha256
+
+
+def test_a_repository_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in (
+        ("init", "-q"),
+        ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x", "--allow-empty"),
+    ):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    monkeypatch.setattr(git_clone, "MAX_CLONE_FILES", 0)
+    with (
+        pytest.raises(ChoirError, match="more than 0 files"),
+        cloned_repository(f"file://{tmp_path}", ["file"]),
+    ):
+        pass
+
+
+def test_an_archive_with_a_compression_that_has_no_limit_is_refused(tmp_path: Path) -> None:
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        path = tmp_path / f"{method}.zip"
+        with zipfile.ZipFile(path, "w", method) as archive:
+            archive.writestr("s/SKILL.md", "---\nname: s\ndescription: x\n---\nx")
+        with pytest.raises(ChoirError, match="Deflate"):
+            fetch_skill(str(path))
 
 
 def link(name: str, target: str) -> tuple[zipfile.ZipInfo, str]:
@@ -154,7 +184,44 @@ def test_an_archive_that_plays_tricks_is_refused(
         fetch_skill(str(path))
 
 
-@pytest.mark.parametrize("source", ["ext::sh -c id", "--upload-pack=id", "git://h/x", "/nowhere"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "ext::sh -c id", "--upload-pack=id", "git://h/x", "file:///etc", "http://h/x", "/nowhere",
+        "ssh://-oProxyCommand=id/x", "-oProxyCommand=id@h:x",
+    ],
+)  # fmt: skip
 def test_a_source_that_could_run_a_program_is_none(source: str) -> None:
     with pytest.raises(ChoirError, match="neither"):
         fetch_skill(source)
+
+
+def test_the_commands_of_the_guide_work_as_written(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each `choirctl skill` line of docs/skills.md, in its order, with `show` and `approve` for NAME."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    guide = (Path(__file__).parents[3] / "docs/skills.md").read_text()
+    write_skill(tmp_path / "skills", 0)
+    assert TOPICS[0] == "invoice-check"
+    [add] = re.findall(r"^choirctl skill (add \S+)", guide, re.MULTILINE)
+    commands = [add, *re.findall(r"^\| `choirctl skill ([^`]+)`", guide, re.MULTILINE)]
+    assert [words.split()[0] for words in commands] == ["add", "list", "show", "approve", "remove"]
+    digest = read_skill_folder(tmp_path / "skills/invoice-check").sha256
+    for words in commands:
+        yes = ["--sha256", digest] if words.startswith(("add", "approve")) else []
+        done = run(home, *words.replace("NAME", "invoice-check").split(), *yes)
+        assert done.exit_code == 0, done.output
+        if words == add:
+            # the pin has the form of the guide's example
+            [example] = re.findall(r"```json\n(.*?)```", guide, re.DOTALL)
+            shown = json.loads("{" + example.replace("6b1f…", digest) + "}")
+            assert pins(home) == shown["skills"]
+    assert not pins(home) and not states(home)
+
+
+def test_a_folder_without_skill_file_is_no_skill_and_is_never_removed(home: Path) -> None:
+    (home / "agents/main/skills/drafts").mkdir(parents=True)
+    assert not states(home)
+    assert run(home, "remove", "drafts").exit_code != 0
+    assert (home / "agents/main/skills/drafts").is_dir()

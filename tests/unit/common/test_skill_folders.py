@@ -118,6 +118,13 @@ def test_links_devices_odd_names_and_too_much_are_refused(tmp_path: Path, plant)
         ("notes.md", "\U000e0041".encode(), "refused", "invisible"),
         ("notes.md", "a\u202eb".encode(), "refused", "invisible"),
         ("notes.md", b"a\x1b[8mb", "refused", "invisible"),
+        ("notes.md", "☕\ufe0f\ufe0e\ufe0f".encode(), "refused", "invisible"),
+        (
+            "SKILL.md",
+            b'---\nname: release-notes\ndescription: "a\\U000e0041"\n---\n',
+            "refused",
+            "invisible",
+        ),
         ("tool", b"\x7fELF\x02", "refused", "compiled"),
         ("blob", b"\xff\xfe\x00", "refused", "binary"),
         ("run.py", b"import requests\n", "warning", "network"),

@@ -84,7 +84,8 @@ def read_skill_folder(top: Path, *, skip_hidden: bool = False) -> SkillFolder:
     """Read a folder. Blocks.
 
     Raises InvalidRequest for a link, a device, an odd path, or a folder beyond the limits.
-    `skip_hidden`: leave out files and folders whose name begins with a dot, such as `.git`.
+    `skip_hidden`: leave out files and folders whose name begins with a dot, such as `.git`, and
+    caches of Python.
     """
     files: list[SkillFile] = []
     total = 0
@@ -142,7 +143,7 @@ def _walk(top: Path, skip_hidden: bool, below: str = "") -> Iterator[tuple[Path,
     with os.scandir(top) as entries:
         names = sorted(entries, key=lambda entry: entry.name)
     for entry in names:
-        if skip_hidden and entry.name.startswith("."):
+        if skip_hidden and (entry.name.startswith(".") or entry.name == "__pycache__"):
             continue
         relative = f"{below}{entry.name}"
         fault = find_path_fault(relative)

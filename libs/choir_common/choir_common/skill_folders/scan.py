@@ -16,6 +16,9 @@ LONG_LINE = 1_000
 MAX_FINDINGS_PER_FILE = 20
 PROGRAM_BEGINNINGS = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\0asm")
 
+# One selects how a symbol looks; a row of them can only hide a text, bit by bit.
+_SELECTORS = re.compile("[\ufe0e\ufe0f]{2}")
+
 Level = Literal["refused", "warning"]
 
 _SIGNS = (
@@ -66,6 +69,7 @@ class Finding:
 def scan_folder(folder: SkillFolder) -> tuple[Finding, ...]:
     """Return what the scan found, refusals first."""
     findings = [finding for file in folder.files for finding in _scan_file(file)]
+    findings += _scan_fields(folder)
     if folder.unknown_fields:
         names = ", ".join(folder.unknown_fields)
         findings.append(Finding("warning", "SKILL.md", 0, f"unknown fields are ignored: {names}"))
@@ -75,6 +79,20 @@ def scan_folder(folder: SkillFolder) -> tuple[Finding, ...]:
 def find_refusals(folder: SkillFolder) -> tuple[Finding, ...]:
     """Return why a folder must not be imported or built."""
     return tuple(finding for finding in scan_folder(folder) if finding.level == "refused")
+
+
+def _scan_fields(folder: SkillFolder) -> Iterator[Finding]:
+    # An escape of YAML, such as "\\u200b", is plain text in the file and hidden in the prompt.
+    front = folder.front
+    texts = (front.description, front.license, front.compatibility, *front.metadata.values())
+    for text in (*texts, *front.metadata, *(front.allowed_tools or ())):
+        if _shows_hidden(text):
+            yield Finding("refused", "SKILL.md", 0, "invisible characters in a field of its YAML")
+            return
+
+
+def _shows_hidden(text: str) -> bool:
+    return escape_hidden(text) != text or _SELECTORS.search(text) is not None
 
 
 def _scan_file(file: SkillFile) -> Iterator[Finding]:
@@ -107,6 +125,8 @@ def _scan_line(path: str, number: int, line: str) -> Iterator[Finding]:
     if escaped != line:
         hidden = ", ".join(dict.fromkeys(re.findall(r"<U\+[0-9A-F]{4,6}>", escaped)))
         yield Finding("refused", path, number, f"invisible characters: {hidden[:80]}")
+    elif _SELECTORS.search(line):
+        yield Finding("refused", path, number, "invisible characters: a row of emoji selectors")
     if len(line) > LONG_LINE:
         yield Finding("warning", path, number, f"a line of {len(line)} characters")
     for pattern, text in _SIGNS:

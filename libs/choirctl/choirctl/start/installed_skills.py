@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.skill_folders.folder import SkillFolder, read_skill_folder
+from choir_common.skill_folders.front_matter import SKILL_FILE
 from choir_common.wire.config import Config
 from choirctl.start.config_set import set_value
 
@@ -109,7 +110,8 @@ class InstalledSkills:
         top = self._home / "agents" / agent / SKILLS
         if not top.is_dir() or self.has_repository(agent):
             return pinned
-        return pinned | {path.name for path in top.iterdir() if path.is_dir()}
+        # Other folders are not skills: `skill remove` must not delete them.
+        return pinned | {path.parent.name for path in top.glob(f"*/{SKILL_FILE}")}
 
     def _describe(self, agent: str, name: str) -> InstalledSkill:
         config = self._config.skills.get(name)

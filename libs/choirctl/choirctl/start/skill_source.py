@@ -3,14 +3,12 @@
 The contents come into memory, or a temporary folder that is removed: nothing is stored before a yes.
 """
 
-import re
 import stat
-import subprocess
-import tempfile
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
-from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.errors import InvalidRequest
 from choir_common.skill_folders.folder import (
     MAX_FILE_BYTES,
     MAX_FILES,
@@ -22,11 +20,10 @@ from choir_common.skill_folders.folder import (
     read_skill_folder,
 )
 from choir_common.skill_folders.front_matter import SKILL_FILE
+from choirctl.start.git_clone import cloned_repository, is_git_address
 
-GIT_TIMEOUT_S = 60.0
 MAX_ENTRIES = 5_000
 MAX_ARCHIVE_BYTES = 50 << 20
-_GIT = re.compile(r"(https://|ssh://|file:///)\S+|[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^\s-]\S*")
 
 
 def fetch_skill(source: str, below: str = "") -> SkillFolder:
@@ -41,8 +38,9 @@ def fetch_skill(source: str, below: str = "") -> SkillFolder:
         return read_skill_folder(_inside(path, below), skip_hidden=True)
     if path.is_file():
         return _read_archive(path, below)
-    if _GIT.fullmatch(source) and "::" not in source:
-        return _clone(source, below)
+    if is_git_address(source):
+        with cloned_repository(source) as top:
+            return read_skill_folder(_inside(top, below), skip_hidden=True)
     raise InvalidRequest(
         f"{source[:200]!r} is neither a folder, nor a ZIP archive, nor a git address (https://, ssh://)."
     )
@@ -71,7 +69,7 @@ def _read_archive(path: Path, below: str) -> SkillFolder:
                 raise InvalidRequest(f"{path} has more than {MAX_ENTRIES} entries.")
             top = _top_folder([entry.filename for entry in entries], below)
             return make_skill_folder(_unpack(archive, entries, top))
-    except (zipfile.BadZipFile, RuntimeError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError) as error:
         raise InvalidRequest(f"{path} cannot be read as a ZIP archive: {error}.") from None
 
 
@@ -82,6 +80,10 @@ def _top_folder(names: list[str], below: str) -> str:
     ]
     if below:
         tops = [top for top in tops if top in (f"{below}/", f"./{below}/")]
+    first = min(tops, key=len, default="")
+    # A skill may have a skill as an example below it.
+    if all(top.startswith(first) for top in tops):
+        tops = [first] if tops else []
     if len(tops) != 1:
         places = ", ".join(top.rstrip("/") or "." for top in tops[:30])
         hint = f"; name one of {places} with --path" if tops else ""
@@ -103,6 +105,11 @@ def _unpack(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo], top: str) 
             raise InvalidRequest(
                 f"{name[:120]!r} is a link or a device; a skill has plain files only."
             )
+        # With others, zipfile decompresses a whole block: one of 1 MiB can stand for many gigabytes.
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise InvalidRequest(
+                f"{name[:120]!r} is not compressed with Deflate, as ZIP files are."
+            )
         # The size that the archive claims is a claim: this reads no more than one byte above the limit.
         with archive.open(entry) as file:
             content = file.read(MAX_FILE_BYTES + 1)
@@ -117,44 +124,6 @@ def _unpack(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo], top: str) 
 
 
 def _is_hidden(path: str) -> bool:
-    return any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(path).parts)
-
-
-def _clone(address: str, below: str) -> SkillFolder:
-    with tempfile.TemporaryDirectory(prefix="choir-skill-") as place:
-        # No hooks, filters, submodules or remote helpers of a repository, and none of the user's settings
-        # that could run programs for it.
-        settings = {
-            "core.hooksPath": "/dev/null",
-            "core.symlinks": "true",
-            "protocol.allow": "never",
-            "protocol.https.allow": "always",
-            "protocol.ssh.allow": "always",
-            "protocol.file.allow": "always",
-        }
-        words = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
-        clone = ("clone", "--quiet", "--depth=1", "--no-tags", "--template=", "--", address, "r")
-        environment = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(Path.home()),
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_LFS_SKIP_SMUDGE": "1",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-        }
-        try:
-            subprocess.run(
-                ["git", *words, *clone],
-                cwd=place,
-                env=environment,
-                check=True,
-                capture_output=True,
-                timeout=GIT_TIMEOUT_S,
-            )
-        except subprocess.TimeoutExpired:
-            raise Unavailable(f"git did not clone {address} in {GIT_TIMEOUT_S:g} s.") from None
-        except (OSError, subprocess.CalledProcessError) as error:
-            raw = error.stderr if isinstance(error, subprocess.CalledProcessError) else b""
-            reason = raw.decode("utf-8", "replace").strip()[-300:] or str(error)
-            raise Unavailable(f"git cannot clone {address}: {reason}.") from None
-        return read_skill_folder(_inside(Path(place) / "r", below), skip_hidden=True)
+    return any(
+        part.startswith((".", "__MACOSX", "__pycache__")) for part in PurePosixPath(path).parts
+    )

@@ -188,7 +188,11 @@ class SkillRunTool:
             stdin=str(arguments.get("stdin", "")).encode(),
             offline=True,
             tool=RUN_TOOL,
-            environment={"SKILL_DIR": str(self._access.folders.directory(folder.name))},
+            environment={
+                "SKILL_DIR": str(self._access.folders.directory(folder.name)),
+                # A cache beside the script would change the folder's hash.
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
         )
         out, err = OutputCapture(CAPTURE_BYTES_EACH_END), OutputCapture(CAPTURE_BYTES_EACH_END)
         try:
