@@ -402,10 +402,14 @@ def test_a_skill_is_added_listed_shown_approved_and_removed(
     shell.succeeds("skill", "approve", "recipe-scaling", "--sha256", changed)
     shell.succeeds("config", "load")
     shell.succeeds("config", "apply")
+    shell.succeeds("agent", "update", "main")
+    read = ("chat", "-m", '/tool choir.skill.read {"skill": "recipe-scaling"}')
+    assert "Step 1 of recipe-scaling" in shell.succeeds(*read)
     shell.succeeds("skill", "remove", "recipe-scaling")
     shell.succeeds("config", "load")
     shell.succeeds("config", "apply")
     assert shell.data("skill", "list")["skills"] == []
+    assert "Step 1 of recipe-scaling" not in shell.succeeds(*read)
 
 
 def test_a_secret_is_set_listed_handed_on_and_deleted(shell: ChoirctlRunner) -> None:
