@@ -25,7 +25,7 @@ _PART = re.compile(r"[A-Za-z0-9_@+(][A-Za-z0-9._@+() -]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
-class SkillFile:
+class SkillFolderFile:
     """A file of a skill folder; `path` is relative to it."""
 
     path: str
@@ -48,7 +48,7 @@ class SkillFolder:
 
     front: FrontMatter
     body: str
-    files: tuple[SkillFile, ...]
+    files: tuple[SkillFolderFile, ...]
     sha256: str
     unknown_fields: tuple[str, ...] = ()
 
@@ -56,12 +56,12 @@ class SkillFolder:
     def name(self) -> str:
         return self.front.name
 
-    def find(self, path: str) -> SkillFile | None:
+    def find(self, path: str) -> SkillFolderFile | None:
         """Return the file with exactly this path, or None."""
         return next((file for file in self.files if file.path == path), None)
 
 
-def make_skill_folder(files: Iterable[SkillFile]) -> SkillFolder:
+def make_skill_folder(files: Iterable[SkillFolderFile]) -> SkillFolder:
     """Return the folder with these files; raises InvalidRequest for anything that is not allowed."""
     content = tuple(sorted(files, key=lambda file: file.path))
     _check_limits(content)
@@ -87,7 +87,7 @@ def read_skill_folder(top: Path, *, skip_hidden: bool = False) -> SkillFolder:
     `skip_hidden`: leave out files and folders whose name begins with a dot, such as `.git`, and
     caches of Python.
     """
-    files: list[SkillFile] = []
+    files: list[SkillFolderFile] = []
     total = 0
     try:
         for path, relative in _walk(top, skip_hidden):
@@ -115,7 +115,7 @@ def find_path_fault(path: str) -> str | None:
     return None
 
 
-def _check_limits(files: tuple[SkillFile, ...]) -> None:
+def _check_limits(files: tuple[SkillFolderFile, ...]) -> None:
     if len(files) > MAX_FILES or sum(len(file.content) for file in files) > MAX_FOLDER_BYTES:
         raise InvalidRequest(_too_large())
     names = {file.path.casefold() for file in files}
@@ -157,7 +157,7 @@ def _walk(top: Path, skip_hidden: bool, below: str = "") -> Iterator[tuple[Path,
             yield Path(entry.path), relative
 
 
-def _read(path: Path, relative: str) -> SkillFile:
+def _read(path: Path, relative: str) -> SkillFolderFile:
     # Not through a link that has just replaced the file, and without waiting for a pipe's other end.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
@@ -167,4 +167,4 @@ def _read(path: Path, relative: str) -> SkillFile:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise InvalidRequest(_too_large_file(relative))
-    return SkillFile(relative, content, bool(status.st_mode & 0o111))
+    return SkillFolderFile(relative, content, bool(status.st_mode & 0o111))

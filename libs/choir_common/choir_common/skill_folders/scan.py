@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from choir_common.escape_text import escape_hidden
-from choir_common.skill_folders.folder import SCRIPTS, SkillFile, SkillFolder
+from choir_common.skill_folders.folder import SCRIPTS, SkillFolder, SkillFolderFile
 
 ASSETS = "assets/"
 LONG_LINE = 1_000
@@ -95,7 +95,7 @@ def _shows_hidden(text: str) -> bool:
     return escape_hidden(text) != text or _SELECTORS.search(text) is not None
 
 
-def _scan_file(file: SkillFile) -> Iterator[Finding]:
+def _scan_file(file: SkillFolderFile) -> Iterator[Finding]:
     if file.content.startswith(PROGRAM_BEGINNINGS):
         yield Finding("refused", file.path, 0, "a compiled program")
         return

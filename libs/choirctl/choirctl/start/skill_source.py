@@ -13,8 +13,8 @@ from choir_common.skill_folders.folder import (
     MAX_FILE_BYTES,
     MAX_FILES,
     MAX_FOLDER_BYTES,
-    SkillFile,
     SkillFolder,
+    SkillFolderFile,
     find_path_fault,
     make_skill_folder,
     read_skill_folder,
@@ -91,8 +91,10 @@ def _top_folder(names: list[str], below: str) -> str:
     return tops[0]
 
 
-def _unpack(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo], top: str) -> list[SkillFile]:
-    files: list[SkillFile] = []
+def _unpack(
+    archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo], top: str
+) -> list[SkillFolderFile]:
+    files: list[SkillFolderFile] = []
     total = 0
     for entry in entries:
         name = entry.filename
@@ -114,7 +116,7 @@ def _unpack(archive: zipfile.ZipFile, entries: list[zipfile.ZipInfo], top: str) 
         with archive.open(entry) as file:
             content = file.read(MAX_FILE_BYTES + 1)
         total += len(content)
-        files.append(SkillFile(name.removeprefix(top), content, bool(mode & 0o111)))
+        files.append(SkillFolderFile(name.removeprefix(top), content, bool(mode & 0o111)))
         if len(files) > MAX_FILES or total > MAX_FOLDER_BYTES or len(content) > MAX_FILE_BYTES:
             raise InvalidRequest(
                 f"The archive has more than {MAX_FILES} files, {MAX_FOLDER_BYTES >> 20} MiB, or "

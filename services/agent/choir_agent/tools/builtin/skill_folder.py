@@ -18,7 +18,7 @@ from choir_agent.tools.program_runner import PATH, Program, ProgramRunner
 from choir_agent.tools.streams import OutputCapture
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput, ToolRefused
 from choir_common.eventlog.tool_results import TOOL_OUTPUT
-from choir_common.skill_folders.folder import SCRIPTS, SkillFile, SkillFolder
+from choir_common.skill_folders.folder import SCRIPTS, SkillFolder, SkillFolderFile
 from choir_common.wire.model import JsonObject
 
 MAX_TEXT = 60_000
@@ -205,7 +205,7 @@ class SkillRunTool:
         return ToolOutput(output, f"exit code {exit_code}, {out.size} bytes of output")
 
 
-def _find(folder: SkillFolder, path: str) -> SkillFile:
+def _find(folder: SkillFolder, path: str) -> SkillFolderFile:
     # Only names of the list: no path of the model's reaches the file system.
     file = folder.find(path.removeprefix("./"))
     if file is None:
@@ -216,7 +216,7 @@ def _find(folder: SkillFolder, path: str) -> SkillFile:
     return file
 
 
-def _command(script: SkillFile, place: Path) -> list[str]:
+def _command(script: SkillFolderFile, place: Path) -> list[str]:
     """Return how a script is started; raises ToolFailed for a file that is none."""
     if not script.path.startswith(SCRIPTS):
         raise ToolFailed("not_a_script", f"{script.path!r} is not in {SCRIPTS}.")

@@ -11,7 +11,7 @@ from choir_common.errors import InvalidRequest
 from choir_common.skill_folders.folder import (
     MAX_FILE_BYTES,
     MAX_FILES,
-    SkillFile,
+    SkillFolderFile,
     make_skill_folder,
 )
 from choir_common.skill_folders.front_matter import SKILL_FILE
@@ -52,7 +52,7 @@ def _faults(tree: RepositoryTree, name: str, entries: list[TreeEntry]) -> Iterat
     top = f"skills/{name}/"
     try:
         folder = make_skill_folder(
-            SkillFile(entry.path.removeprefix(top), tree.read(entry.path), entry.executable)
+            SkillFolderFile(entry.path.removeprefix(top), tree.read(entry.path), entry.executable)
             for entry in entries
         )
     except InvalidRequest as error:
