@@ -41,6 +41,11 @@ LOCAL = {
     "mcp add",
     "mcp import",
     "mcp remove",
+    "skill list",
+    "skill add",
+    "skill show",
+    "skill approve",
+    "skill remove",
     # it reads `GET /v1/agents`, whose row is that of `agent list`
     "mcp test",
 }

@@ -46,6 +46,8 @@ READ = {
             "start_timeout_ms",
         )
     },
+    "skills.*.sha256": f"{CONTROL}/configuration/current.py",
+    "skills.*.agents": f"{CONTROL}/configuration/current.py",
     "mcp.servers.*.agents": f"{COMMON}/wire/mcp_config.py",
     "mcp.servers.*.tools": f"{AGENT}/mcp_client/definitions.py",
     "mcp.servers.*.read_only": f"{AGENT}/mcp_client/definitions.py",

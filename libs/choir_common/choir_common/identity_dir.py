@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict
 VERSION_FILE = "version.json"
 TOOLS_DIR = "tools"
 SKILLS_DIR = "skills"
+SKILL_FOLDERS_DIR = "skills/folders"
+"""Folders with a SKILL.md, by name. Directly in `skills`, their JSON files could be state machines."""
 CHUNK_BYTES = 1 << 20
 
 

@@ -41,6 +41,7 @@ COMMANDS = (
     CommandEntry("client", "Manage tokens for the OpenAI-compatible API."),
     CommandEntry("agent", "List, start and stop agents, and send instructions to them."),
     CommandEntry("mcp", "Add, import, list, test and remove MCP servers of agents."),
+    CommandEntry("skill", "Add, list, show, approve and remove skill folders (SKILL.md)."),
     CommandEntry("model", "List language models, and select an agent's model."),
     CommandEntry("voice", "List voices, and select an agent's voice."),
     CommandEntry("session", "Show, compact and reset sessions; show their logs and jobs."),

@@ -55,7 +55,8 @@ from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.picture_model import PictureModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.prompt_assembler import PromptAssembler
-from choir_agent.prompt.static_prompts import read_static_prompts
+from choir_agent.prompt.skill_folder_list import SkillFolderList
+from choir_agent.prompt.static_prompts import read_prompt_parts
 from choir_agent.settings import AgentProcessSettings
 from choir_agent.tools.availability import unavailable_tools
 from choir_agent.tools.speech.synthesis import SpeechSynthesizer
@@ -202,6 +203,7 @@ class Agent:
         self._session_log, self._memory = session_log, memory
         self._outages = OutageTracker(self._clock, redactor)
         self._cool_downs = CoolDowns(self._clock)
+        self._assembler, self._skill_list = self._build_assembler()
         self._dynamic = self._build_settings(redactor, git)
         workspace.quota.follow(self._dynamic)
         self._replication = LogReplicator(
@@ -234,7 +236,7 @@ class Agent:
         return DynamicSettings(
             control=self._control,
             redactor=redactor,
-            listener=SettingsListeners(git, self._toolset.mcp_servers),
+            listener=SettingsListeners(git, self._toolset.mcp_servers, self._skill_list),
             windows=ContextWindows(self._clock, self._toolset.key_proxy),
             version=self._hello.config_version,
             settings=self._hello.config,
@@ -302,7 +304,6 @@ class Agent:
         )
 
     def _build_lanes(self, model: PictureModel, git: GitAccess, workspace: Workspace) -> None:
-        assembler = self._build_assembler()
         metered = self._build_metered(model, git)
         # Compaction repeats no call: it has its own backoff, and shutdown must not wait for a model.
         compaction_model = CompactionModel(
@@ -314,7 +315,7 @@ class Agent:
         self._compactor = Compactor(
             committer=self._arbiter,
             memory=self._memory,
-            assembler=assembler,
+            assembler=self._assembler,
             model=compaction_model,
             settings=self._dynamic,
         )
@@ -324,7 +325,7 @@ class Agent:
             model=compaction_model,
             settings=self._dynamic,
         )
-        caller = self._build_caller(metered, assembler)
+        caller = self._build_caller(metered)
         skills = SkillStepper(self._arbiter, self._toolset.skills, self._dynamic)
         self._jobs = self._build_jobs(caller, skills)
         self._lanes = ConversationLanes(
@@ -360,11 +361,11 @@ class Agent:
             left_messages=self._signals,
         )
 
-    def _build_caller(self, model: MeteredModel, assembler: PromptAssembler) -> ModelCaller:
+    def _build_caller(self, model: MeteredModel) -> ModelCaller:
         return ModelCaller(
             arbiter=self._arbiter,
             model=model,
-            prompts=self._build_prompts(assembler),
+            prompts=self._build_prompts(),
             tools=self._toolset.registry,
             settings=self._dynamic,
             shrinker=self._compactor,
@@ -380,20 +381,22 @@ class Agent:
             cool_downs=self._cool_downs,
         )
 
-    def _build_assembler(self) -> PromptAssembler:
-        registry = self._toolset.registry
-        unavailable = unavailable_tools(registry.manifests(), self._hello.config)
-        static = read_static_prompts(
+    def _build_assembler(self) -> tuple[PromptAssembler, SkillFolderList]:
+        folders = self._toolset.skill_folders
+        unavailable = unavailable_tools(self._toolset.registry.manifests(), self._hello.config)
+        parts = read_prompt_parts(
             Path(self._boot.choir_dir),
             self._toolset.skills.summaries(unavailable),
             incognito=self._hello.memory_mode == INCOGNITO,
         )
-        return PromptAssembler(self._memory, static, registry)
+        approved = folders.summaries(self._hello.config.skills)
+        assembler = PromptAssembler(self._memory, parts.render(approved), self._toolset.registry)
+        return assembler, SkillFolderList(assembler, parts, folders, listed=approved)
 
-    def _build_prompts(self, assembler: PromptAssembler) -> LanePrompts:
+    def _build_prompts(self) -> LanePrompts:
         return LanePrompts(
             session=self._session_log,
-            assembler=assembler,
+            assembler=self._assembler,
             registry=self._toolset.registry,
             skills=self._toolset.skills,
             settings=self._dynamic,

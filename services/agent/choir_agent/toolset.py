@@ -12,6 +12,7 @@ from choir_agent.egress.route import EgressAddress
 from choir_agent.log.session_log import SessionLog
 from choir_agent.mcp_client.servers import McpServers
 from choir_agent.settings import DEFAULT_TMP_DIR, AgentProcessSettings
+from choir_agent.skills.skill_folders import SkillFolders, load_skill_folders
 from choir_agent.skills.skill_registry import SkillRegistry, load_skills
 from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.builtin import core_spawn
@@ -45,6 +46,11 @@ from choir_agent.tools.builtin.skill import (
     SkillStartTool,
     SkillTransitionTool,
 )
+from choir_agent.tools.builtin.skill_folder import (
+    SkillFolderAccess,
+    SkillReadTool,
+    SkillRunTool,
+)
 from choir_agent.tools.builtin.tts_speak import TtsSpeakTool
 from choir_agent.tools.builtin.web_browse import WebBrowseTool
 from choir_agent.tools.builtin.web_search import WebSearchTool
@@ -66,6 +72,7 @@ class Toolset:
 
     registry: ToolRegistry
     skills: SkillRegistry
+    skill_folders: SkillFolders
     files: WorkspaceFiles
     web: ApiClient
     """Client of all services that tools and voice messages use."""
@@ -112,18 +119,20 @@ def build_toolset(
     # An external tool must not use a built-in name, including the names of tools that are added below.
     reserved_names = [*_names(tools), core_spawn.MANIFEST.name, *skill_tools]
     tools += load_external_tools(choir_dir, reserved_names, programs)
+    machines = load_skills(choir_dir, [*_names(tools), core_spawn.MANIFEST.name, *skill_tools])
+    folders = load_skill_folders(choir_dir, machines.names())
+    skills = machines.with_specs(folders.narrow_skills(machines.names()))
+    tools += _skill_folder_tools(folders, session_log, programs)
     tools_of_jobs = [*_names_allowed_in_jobs(tools), START_MANIFEST.name]
     tools.append(CoreSpawnTool(session_log, tools_of_jobs, SystemClock()))
-    skills = load_skills(choir_dir, [*_names(tools), *skill_tools])
     tools += [SkillStartTool(skills, session_log), SkillTransitionTool(skills, session_log)]
     known_tools += _names(tools)
     registry, approvals = ToolRegistry(tools), ApprovalClient(control)
     servers = McpServers(
         registry, programs, approvals=approvals, key_proxy=key_proxy, choir_dir=choir_dir
     )
-    return Toolset(
-        registry, skills, files, web, key_proxy, ConnectionAccounts(egress), approvals, servers
-    )
+    accounts = ConnectionAccounts(egress)
+    return Toolset(registry, skills, folders, files, web, key_proxy, accounts, approvals, servers)
 
 
 def _build_programs(
@@ -184,6 +193,16 @@ def _core_job_tools(session_log: SessionLog) -> list[Tool]:
         CoreListTool(session_log),
         CoreReportTool(session_log),
     ]
+
+
+def _skill_folder_tools(
+    folders: SkillFolders, session_log: SessionLog, programs: ProgramRunner
+) -> list[Tool]:
+    """Return the tools for skill folders; an agent without one does not have them."""
+    if not folders:
+        return []
+    access = SkillFolderAccess(folders, session_log)
+    return [SkillReadTool(access), SkillRunTool(access, programs)]
 
 
 def _names(tools: Sequence[Tool]) -> list[str]:

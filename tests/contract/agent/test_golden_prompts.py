@@ -12,7 +12,7 @@ import pytest
 
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.prompt_notes import StepTexts
-from choir_agent.prompt.static_prompts import read_static_prompts
+from choir_agent.prompt.static_prompts import read_prompt_parts
 from choir_common.wire.events import (
     ContextBundle,
     CoreReported,
@@ -42,7 +42,7 @@ def session(tmp_path: Path) -> ToldSession:
     (tmp_path / "SOUL.md").write_text("Dry humour.")
     (tmp_path / "SOUL-CORE.md").write_text("Thorough.")
     told = ToldSession()
-    static = read_static_prompts(tmp_path, SKILLS)
+    static = read_prompt_parts(tmp_path, SKILLS).render()
     told.assembler = PromptAssembler(told.memory, static, UnderscoreNames())
     tell_the_story(told)
     return told

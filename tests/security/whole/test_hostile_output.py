@@ -124,6 +124,10 @@ SPECIAL: dict[str, tuple[Value, ...]] = {
     "mcp import": (_known("mcp_file"),),
     "mcp test": (lambda _: "wiki",),
     "mcp remove": (lambda _: "wiki",),
+    "skill add": (_known("skill"),),
+    "skill show": (lambda _: "notes",),
+    "skill approve": (lambda _: "notes",),
+    "skill remove": (lambda _: "notes",),
     "memory delete": (lambda _: "main", _known("document")),
     "memory put": (lambda _: "main", lambda _: ONE_LINE),
     "memory search": (lambda _: "main", lambda _: "hostile"),
@@ -144,6 +148,7 @@ MORE: dict[str, tuple[str, ...]] = {
         f"import {source}": ("--dry-run",)
         for source in ("openclaw", "hermes", "chatgpt", "claude", "nanobot")
     },
+    "skill add": ("--agent", "main"),
     "memory list": ("--store", "knowledge"),
     "memory put": ("--key", "other"),
     "memory delete": ("--yes",),
@@ -264,6 +269,9 @@ def write_everywhere(stack: EmbeddedStack) -> dict[str, str]:
         log.write(HOSTILE.replace("\r", "") + "\n")
     shell.succeeds("agent", "build", "helper")
     repository_of(home).commit({"identity/SOUL.md": HOSTILE, "evil\u202e.md": HOSTILE})
+    skill = home / "skill"
+    skill.mkdir()
+    (skill / "SKILL.md").write_text(f"---\nname: notes\ndescription: x\n---\n{HOSTILE}")
     export, backup = home / "main.jsonl", home / "all.backup"
     mcp_file = home / "mcp.json"
     mcp_file.write_text(
@@ -282,6 +290,7 @@ def write_everywhere(stack: EmbeddedStack) -> dict[str, str]:
         "export": str(export),
         "backup": str(backup),
         "mcp_file": str(mcp_file),
+        "skill": str(skill),
     }
 
 

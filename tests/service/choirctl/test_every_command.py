@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from choir_common.skill_folders.folder import read_skill_folder
 from choir_common.wire.config_schema import config_reference
 from tests.support.shell import ChoirctlRunner
+from tests.support.skill_folders import write_skill
 from tests.support.stack import EmbeddedStack, running_stack
 
 NOWHERE = "http://127.0.0.1:9/v1"
@@ -388,6 +390,30 @@ def test_an_mcp_server_is_added_approved_tested_listed_and_removed(
     shell.succeeds("mcp", "remove", "calculator")
     shell.succeeds("config", "load")
     shell.succeeds("config", "apply")
+
+
+def test_a_skill_is_added_listed_shown_approved_and_removed(
+    stack: EmbeddedStack, shell: ChoirctlRunner
+) -> None:
+    folder = write_skill(stack.home / "from", 4)
+    digest = read_skill_folder(folder).sha256
+    shell.succeeds("skill", "add", str(folder), "--agent", "main", "--sha256", digest)
+    assert [row["state"] for row in shell.data("skill", "list")["skills"]] == ["approved"]
+    script = stack.home / "agents/main/skills/recipe-scaling/scripts/count.py"
+    script.write_text("print('changed')")
+    assert [row["state"] for row in shell.data("skill", "list")["skills"]] == ["changed"]
+    changed = shell.data("skill", "show", "recipe-scaling")["sha256"]
+    shell.succeeds("skill", "approve", "recipe-scaling", "--sha256", changed)
+    shell.succeeds("config", "load")
+    shell.succeeds("config", "apply")
+    shell.succeeds("agent", "update", "main")
+    read = ("chat", "-m", '/tool choir.skill.read {"skill": "recipe-scaling"}')
+    assert "Step 1 of recipe-scaling" in shell.succeeds(*read)
+    shell.succeeds("skill", "remove", "recipe-scaling")
+    shell.succeeds("config", "load")
+    shell.succeeds("config", "apply")
+    assert shell.data("skill", "list")["skills"] == []
+    assert "Step 1 of recipe-scaling" not in shell.succeeds(*read)
 
 
 def test_a_secret_is_set_listed_handed_on_and_deleted(shell: ChoirctlRunner) -> None:

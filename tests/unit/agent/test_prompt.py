@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from choir_agent.log.session_state import SkillState
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.prompt.prompt_notes import StepTexts
-from choir_agent.prompt.static_prompts import read_static_prompts
+from choir_agent.prompt.static_prompts import read_prompt_parts
 from choir_agent.skills.current_step import render_step_input, render_step_note
 from choir_agent.skills.skill_spec import SkillSpec, StateSpec, Transition
 from choir_common.wire.attachments import ReceivedFile
@@ -326,7 +326,7 @@ def test_identity_stands_between_the_instructions_and_everything_else(tmp_path: 
     (tmp_path / "USER.md").write_text("Ada, likes tea")
     (tmp_path / "SOUL.md").write_text("dry humour")
     (tmp_path / "SOUL-CORE.md").write_text("thorough")
-    texts = read_static_prompts(tmp_path, [("tidy", "Tidies\nup")])
+    texts = read_prompt_parts(tmp_path, [("tidy", "Tidies\nup")]).render()
     edge, core = texts.edge, texts.core
     places = [edge.index(t) for t in ("edge lane", "- tidy: Tidies up", "Ada", "dry humour")]
     assert places == sorted(places)
@@ -335,7 +335,7 @@ def test_identity_stands_between_the_instructions_and_everything_else(tmp_path: 
 
 
 def test_a_missing_identity_file_is_left_out(tmp_path: Path) -> None:
-    texts = read_static_prompts(tmp_path)
+    texts = read_prompt_parts(tmp_path).render()
     assert "USER.md" not in texts.edge and "SOUL" not in texts.core and "# Skills" not in texts.core
 
 

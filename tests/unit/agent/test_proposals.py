@@ -142,6 +142,7 @@ def test_settings_that_may_change_while_an_agent_runs_can_be_proposed(
         {"agents": {"main": {"defaults": {"llm": ""}}}},
         {"agents": {"main": {"repo": {"url": "https://evil.test"}}}},
         {"workspaces": {"main": {"path": "/"}}},
+        {"skills": {"notes": {"sha256": "0" * 64, "agents": ["main"]}}},
         {"dms": {"eve": {"gateway": "console", "user_id": "eve", "admin": True}}},
         {"gateways": {"x": {"type": "console"}}},
         {"postgres": {"host": "evil.test"}},

@@ -30,6 +30,7 @@ from choir_common.wire.model_config import ModelConfig as ModelConfig
 from choir_common.wire.money import EmbeddingPrices
 from choir_common.wire.people_config import PersonConfig as PersonConfig
 from choir_common.wire.policy import DEFAULT_KNOWN_HOSTS, AgentPolicy, Pattern, PolicyRule
+from choir_common.wire.skill_config import FolderHash, SkillFolderConfig, SkillFolderName
 from choir_common.wire.speech_config import TranscriptionBinding as TranscriptionBinding
 from choir_common.wire.speech_config import TranscriptionConfig as TranscriptionConfig
 from choir_common.wire.speech_config import TtsConfig as TtsConfig
@@ -333,6 +334,9 @@ class Config(WireModel):
     """Watched folders and mail that starts work, by name (docs/hooks.md)."""
     mcp: McpConfig = McpConfig()
     """Servers of the Model Context Protocol, whose tools agents may use. See docs/mcp.md."""
+    skills: dict[SkillFolderName, SkillFolderConfig] = Field(default_factory=dict)
+    """Folders with a SKILL.md that agents may use, by name; `choirctl skill add` adds one. See
+    docs/skills.md."""
     embedding: EmbeddingConfig | None = None
     """The embedding model; `CHOIR_EMBEDDING_…` of the memory service takes precedence."""
     memory: MemoryConfig = MemoryConfig()
@@ -414,6 +418,8 @@ class AgentSettings(WireModel):
     search: SearchConfig | None = None
     mcp: dict[str, McpServerConfig] = Field(default_factory=dict)
     """The MCP servers that the agent may use."""
+    skills: dict[SkillFolderName, FolderHash] = Field(default_factory=dict)
+    """The approved hashes of the skill folders that the agent may use, by name."""
     limits: FileLimits = FileLimits()
     workspace_limits: WorkspaceLimits = WorkspaceLimits()
     reminder_tokens: int = 0

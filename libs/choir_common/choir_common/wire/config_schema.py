@@ -23,6 +23,7 @@ from choir_common.wire import (
     money,
     people_config,
     policy,
+    skill_config,
     speech_config,
     trigger_config,
 )
@@ -162,6 +163,7 @@ def _texts() -> dict[str, dict[str, str]]:
         money,
         people_config,
         policy,
+        skill_config,
         speech_config,
         trigger_config,
     ):

@@ -25,6 +25,7 @@ from choir_common.wire.repository_files import (
     SKILL_NAME_PATTERN,
     TOOL_NAME_PATTERN,
 )
+from choir_common.wire.skill_config import FOLDER_NAME_PATTERN, SHA256_PATTERN
 from choir_common.wire.speech_config import DIRECTORY_PATTERN, LANGUAGE_PATTERN
 from choir_common.wire.trigger_config import HEADER_PATTERN, INTERVAL_PATTERN, QUIET_HOURS_PATTERN
 
@@ -57,6 +58,11 @@ _RULES = {
         "the name of an MCP server starts with a lower-case letter or digit and contains only "
         "lower-case letters, digits and `-`, at most 24 characters"
     ),
+    FOLDER_NAME_PATTERN: (
+        "the name of a skill folder has lower-case letters and digits, in parts that are joined by "
+        "single `-`, at most 64 characters"
+    ),
+    SHA256_PATTERN: "a SHA-256 hash has 64 digits and letters from a to f",
     VARIABLE_NAME_PATTERN: (
         "the name of an environment variable starts with a letter or `_` and contains only "
         "letters, digits and `_`, at most 64 characters"

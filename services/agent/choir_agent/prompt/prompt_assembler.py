@@ -67,10 +67,7 @@ class PromptAssembler:
 
     def __init__(self, memory: WorkingMemory, static: StaticPrompts, tool_names: ToolNames) -> None:
         self._memory = memory
-        self._edge = system_message(static.edge)
-        self._core = system_message(static.core)
-        self._short_edge = system_message(static.short_edge)
-        self._short_core = system_message(static.short_core)
+        self.replace_static(static)
         self._tool_names = tool_names
         self._rendered: dict[str, dict[int, _Rendered]] = {}
         self._heads: dict[str, dict[int, _RenderedHead]] = {}
@@ -79,6 +76,13 @@ class PromptAssembler:
         self._firsts: dict[str, int] = {}
         self._formats: dict[str, HistoryFormat] = {}
         """The format of each lane's last prompt."""
+
+    def replace_static(self, static: StaticPrompts) -> None:
+        """Begin all further prompts with other instructions."""
+        self._edge = system_message(static.edge)
+        self._core = system_message(static.core)
+        self._short_edge = system_message(static.short_edge)
+        self._short_core = system_message(static.short_core)
 
     def edge(
         self,

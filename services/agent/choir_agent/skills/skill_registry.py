@@ -53,12 +53,17 @@ class SkillRegistry:
         """Return all names, sorted."""
         return [*self._specs]
 
+    def with_specs(self, specs: Collection[SkillSpec]) -> "SkillRegistry":
+        """Return a registry with these skills as well."""
+        return SkillRegistry([*self._specs.values(), *specs])
+
     def summaries(self, missing: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
         """Return name and description of each usable skill, for the system prompt.
 
         A skill is not usable if all tools of one of its states are `missing`: it could not be finished.
         """
-        usable = (spec for spec in self._specs.values() if not _is_stuck(spec, missing))
+        listed = (spec for spec in self._specs.values() if spec.is_listed)
+        usable = (spec for spec in listed if not _is_stuck(spec, missing))
         return [(spec.name, spec.description) for spec in usable]
 
 

@@ -54,6 +54,8 @@ class SkillSpec:
     turn leaves the skill in its state and the lane's next turn continues it."""
     input_schema: JsonObject | None = None
     output_schema: JsonObject | None = None
+    is_listed: bool = True
+    """Whether prompts list it here; those made for skill folders are listed with the folders."""
 
 
 def find_machine_fault(

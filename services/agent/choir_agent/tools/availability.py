@@ -9,12 +9,14 @@ from types import MappingProxyType
 from typing import assert_never
 
 from choir_agent.settings import CurrentSettings
+from choir_agent.skills.skill_folders import READ_TOOL, RUN_TOOL
 from choir_agent.tools.manifest import SecretResource, ToolManifest
 from choir_common.wire.config import AgentSettings
 
 PROPOSALS = "choir.propose."
 CONFIG_CHANGE = "choir.propose.config_change"
 BROWSE = "choir.web.browse"
+SKILL_FOLDER_TOOLS = (READ_TOOL, RUN_TOOL)
 
 
 def unavailable_tools(manifests: Iterable[ToolManifest], settings: AgentSettings) -> frozenset[str]:
@@ -27,10 +29,12 @@ def unavailable_tools(manifests: Iterable[ToolManifest], settings: AgentSettings
 
 
 def is_switched_off(name: str, settings: AgentSettings) -> bool:
-    """Return whether `features` switches the tool off."""
+    """Return whether the settings switch the tool off: `features`, or no approved skill folder."""
     features = settings.features
     if name.startswith(PROPOSALS):
         return not features.proposals
+    if name in SKILL_FOLDER_TOOLS:
+        return not settings.skills
     return name == BROWSE and not features.browsing
 
 

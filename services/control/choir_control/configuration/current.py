@@ -36,6 +36,7 @@ from choir_common.wire.messages import (
 )
 from choir_common.wire.policy import AgentPolicy, Role
 from choir_common.wire.rpc import ResourceBindings
+from choir_common.wire.skill_config import approved_hashes
 from choir_control.configuration.api_clients import ApiClient, add_clients
 from choir_control.configuration.pairing import PairedUser, add_paired
 from choir_control.configuration.parsing import (
@@ -139,10 +140,7 @@ class ConfigSnapshot:
     def settings_for(
         self, agent_id: str, bindings: ResourceBindings, dms: Sequence[str] = ()
     ) -> AgentSettings:
-        """Return the settings of a session that serves the conversations `dms`, the home one first.
-
-        Raises NotFound if its model was removed.
-        """
+        """Return a session's settings for `dms`, home first; raises NotFound if its model was removed."""
         config, session_bindings = self.config, self.complete_bindings(agent_id, bindings)
         if session_bindings.llm not in config.models:
             raise NotFound(f"The model {session_bindings.llm!r} is no longer in config.json.")
@@ -170,6 +168,7 @@ class ConfigSnapshot:
             email=_named(config.email_accounts, session_bindings.email),
             search=_named(config.search, session_bindings.search),
             mcp=config.mcp.servers_of(agent_id),
+            skills=approved_hashes(config.skills, agent_id),
             limits=config.limits,
             workspace_limits=self.workspace_limits(session_bindings.workspace),
             reminder_tokens=config.memory.reminder_tokens,

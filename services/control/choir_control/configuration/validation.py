@@ -51,7 +51,7 @@ def find_faults(config: Config) -> list[str]:
         *_limits(config),
         *_prices(config),
         *_policy(config),
-        *_mcp(config),
+        *_mcp_and_skills(config),
         *_secrets(config),
     ]
 
@@ -119,11 +119,15 @@ def _policy(config: Config) -> Iterator[str]:
                 yield _unknown(f"policy[{place}].agents", name, "agents", config.agents)
 
 
-def _mcp(config: Config) -> Iterator[str]:
+def _mcp_and_skills(config: Config) -> Iterator[str]:
     for name, server in config.mcp.servers.items():
         for agent in server.agents:
             if agent not in config.agents:
                 yield _unknown(f"mcp.servers.{name}.agents", agent, "agents", config.agents)
+    for name, skill in config.skills.items():
+        for agent in skill.agents:
+            if agent not in config.agents:
+                yield _unknown(f"skills.{name}.agents", agent, "agents", config.agents)
 
 
 def _workspaces(config: Config) -> Iterator[str]:

@@ -11,8 +11,10 @@ from pathlib import PurePosixPath
 
 import orjson
 
+from choir_common.identity_dir import SKILL_FOLDERS_DIR
 from choir_control.images.builder import ImageFile
 from choir_control.images.repositories.content_checks import read_manifests
+from choir_control.images.repositories.skill_folders import skill_folders
 from choir_control.images.repositories.tree import RepositoryTree
 
 GLOBAL_IDENTITY_FILES = ("USER.md",)
@@ -28,6 +30,7 @@ def merge_repositories(
     pieces = [
         *_tools(global_tree, agent_tree),
         *_skills(global_tree, agent_tree),
+        *_skill_folders(global_tree, agent_tree),
         *_identity(global_tree, agent_tree),
     ]
     return tuple(sorted(pieces, key=lambda piece: piece.path))
@@ -74,6 +77,23 @@ def _named_skills(tree: RepositoryTree) -> Iterator[tuple[str, ImageFile]]:
 def _skill_name(piece: ImageFile) -> str:
     content = piece.content if isinstance(piece.content, bytes) else piece.content.read_bytes()
     return str(orjson.loads(content)["name"])
+
+
+def _skill_folders(
+    shared: RepositoryTree | None, own: RepositoryTree | None
+) -> Iterator[ImageFile]:
+    overriding = {name for name, _ in skill_folders(own)} if own else set[str]()
+    for tree in (shared, own):
+        if tree is None:
+            continue
+        for name, entries in skill_folders(tree):
+            if tree is shared and name in overriding:
+                continue
+            for entry in entries:
+                target = entry.path.removeprefix("skills/")
+                yield ImageFile(
+                    f"{SKILL_FOLDERS_DIR}/{target}", tree.root / entry.path, entry.executable
+                )
 
 
 def _identity(shared: RepositoryTree | None, own: RepositoryTree | None) -> Iterator[ImageFile]:

@@ -14,6 +14,7 @@ from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.repository_files import SkillFile, ToolManifestFile
 from choir_common.wire.validation_messages import error_messages
 from choir_control.images.repositories.dockerfile_checks import find_dockerfile_fault
+from choir_control.images.repositories.skill_folders import skill_folder_faults
 from choir_control.images.repositories.tree import RepositoryTree
 
 MAX_MANIFEST_BYTES = 256_000
@@ -33,6 +34,7 @@ def find_content_faults(tree: RepositoryTree, *, can_compile: bool) -> list[str]
     return [
         *_tool_faults(tree, can_compile),
         *_skill_faults(tree),
+        *skill_folder_faults(tree),
         *_identity_faults(tree),
         *_dockerfile_faults(tree),
     ]
