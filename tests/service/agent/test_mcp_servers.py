@@ -27,7 +27,8 @@ from tests.support.ports import free_port
 
 SCRIPT = Path(__file__).parents[2] / "support" / "mcp_server.py"
 CANARY = "canary-77fe-secret"
-DEADLINE_S = 120
+DEADLINE_S = 280
+"""Machines of CI may take minutes for the start of a server, which imports the SDK."""
 
 
 class Person:
@@ -66,6 +67,7 @@ class Agent:
         config: dict[str, object] = {
             "command": (sys.executable, str(self.script), *words),
             "agents": ("main",),
+            "start_timeout_ms": DEADLINE_S * 1_000,
         }
         server = McpServerConfig.model_validate(config | fields)
         model = ModelConfig(model="m", endpoint="http://127.0.0.1:1/v1")
