@@ -287,7 +287,7 @@ async def test_lists_that_change_are_offered_without_another_yes_and_empty_ones_
     await agent.configure("late")
     status = await agent.until_ready()
     assert not [name for name in status.tools if "resources" in name or "prompts" in name]
-    # a person was told of them all the same: the server announces them
+    # a person's yes covers them all the same: the server announces them
     payload = agent.person.requests[0].payload
     assert payload["content_tools"] == [
         *("resources.list", "resources.read", "prompts.list", "prompts.get")

@@ -47,21 +47,21 @@ _LISTS = {"resources": "resources", "resourceTemplates": "templates", "prompts":
 
 def _page(name: str, entries: list[JsonObject], contains: str) -> JsonObject:
     """Return the entries that contain a text, and how many more there are than can be shown."""
-    found = [entry for entry in entries if contains.casefold() in str(entry).casefold()]
-    page: JsonObject = {name: [*found[:MAX_BLOCKS]]}
-    if len(found) > MAX_BLOCKS:
-        page[f"{name}_left_out"] = len(found) - MAX_BLOCKS
+    matches = [entry for entry in entries if contains.casefold() in str(entry).casefold()]
+    page: JsonObject = {name: [*matches[:MAX_BLOCKS]]}
+    if len(matches) > MAX_BLOCKS:
+        page[f"{name}_left_out"] = len(matches) - MAX_BLOCKS
     return page
 
 
-def _entry(listed: JsonObject) -> JsonObject:
+def _entry(fields: JsonObject) -> JsonObject:
     entry: JsonObject = {
-        name: str(listed[key]) for key, name in _RESOURCE_FIELDS.items() if listed.get(key)
+        name: str(fields[key]) for key, name in _RESOURCE_FIELDS.items() if fields.get(key)
     }
-    entry |= {key: _cut(listed[key]) for key in _TEXT_FIELDS if listed.get(key)}
-    if isinstance(listed.get("size"), int):
-        entry["size"] = listed["size"]
-    values = [*map(_argument, _objects(listed.get("arguments")))]
+    entry |= {key: _cut(fields[key]) for key in _TEXT_FIELDS if fields.get(key)}
+    if isinstance(fields.get("size"), int):
+        entry["size"] = fields["size"]
+    values = [*map(_argument, _objects(fields.get("arguments")))]
     return entry | ({"arguments": [*values[:MAX_BLOCKS]]} if values else {})
 
 

@@ -78,8 +78,8 @@ def content_tools(
 
     Their names have a dot more than the server's own tools can have: `mcp.NAME.resources.list`.
     """
-    made = (_definition(server, config, method, text, p) for method, text, p in _TOOLS)
-    return tuple(t for t in made if kind_of(t) in kinds and matches_any(t.name, config.tools))
+    tools = (_definition(server, config, method, text, p) for method, text, p in _TOOLS)
+    return tuple(t for t in tools if kind_of(t) in kinds and matches_any(t.name, config.tools))
 
 
 def kind_of(tool: ToolDefinition) -> str:

@@ -102,7 +102,7 @@ class McpServer:
         self._offered: dict[str, ToolDefinition] = {}
         self._pin = ""
         self._kinds: frozenset[ContentKind] = frozenset()
-        """The kinds of which the server has listed something."""
+        """The kinds that were not empty at the server."""
         self._requests: set[str] = set()
         self._calls: list[CallProgress] = []
         self._state: McpServerState = "starting"

@@ -64,8 +64,8 @@ class ServerRequests:
         """Return whether the server lists any; also true if it answers with an error."""
         kinds = (_PROMPTS,) if kind == "prompts" else (_RESOURCES, _TEMPLATES)
         try:
-            for listed in kinds:
-                if await self._list_all(listed, None, is_optional=True, is_first_only=True):
+            for query in kinds:
+                if await self._list_all(query, None, is_optional=True, is_first_only=True):
                     return True
         except McpServerError:
             # The tools for them stay useful: their calls name the error.
@@ -104,7 +104,7 @@ class ServerRequests:
 
     async def _list_all(
         self,
-        listed: _ListRequest,
+        query: _ListRequest,
         progress: CallProgress | None,
         *,
         is_optional: bool = False,
@@ -116,22 +116,22 @@ class ServerRequests:
         for _ in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
             try:
-                page = await self._send(listed.request(params=params), listed.result, progress)
+                page = await self._send(query.request(params=params), query.result, progress)
             except UnknownMethod:
                 if is_optional:
                     return []
                 raise
-            part = page.get(listed.key)
+            part = page.get(query.key)
             entries += [e for e in part if isinstance(e, dict)] if isinstance(part, list) else []
             size += len(str(page))
             if size > MAX_MESSAGE_BYTES:
                 raise McpServerError(
-                    f"the list of its {listed.key} takes more than {MAX_MESSAGE_BYTES} bytes"
+                    f"the list of its {query.key} takes more than {MAX_MESSAGE_BYTES} bytes"
                 )
             cursor = page.get("nextCursor")
             if is_first_only or not isinstance(cursor, str) or not cursor:
                 return entries
-        raise McpServerError(f"the list of its {listed.key} has more than {MAX_PAGES} pages")
+        raise McpServerError(f"the list of its {query.key} has more than {MAX_PAGES} pages")
 
     async def _send(
         self,
