@@ -28,6 +28,8 @@ _SPELLED = re.compile(r"<U\+[0-9A-F]{4,6}>")
 MAX_SUMMARY_CHARS = 160
 MAX_COMPARED_LINES = 400
 """Lines of a tool's definition that are compared one by one."""
+CONTENT_TOOLS = "tools of Choir for its resources and prompts"
+"""Heading; those of a server's tools begin with `tool `."""
 # Basis fields that are digests; people compare only the first characters.
 DIGEST_FIELDS = ("config",)
 SHOWN_DIGEST_CHARS = 12
@@ -179,6 +181,9 @@ def _tool_sections(payload: dict[str, JsonValue]) -> dict[str, list[str]]:
         name: payload.pop(name) for name in ("command", "url") if name in payload
     }
     sections = {f"MCP server {server}": list(_field_lines(runs))}
+    content = payload.pop("content_tools", None)
+    if content:
+        sections[CONTENT_TOOLS] = list(map(_word, content if isinstance(content, list) else []))
     tools = payload.pop("tools", None)
     for tool in tools if isinstance(tools, list) else []:
         fields = dict(tool) if isinstance(tool, dict) else {"tool": tool}

@@ -69,6 +69,9 @@ async def test_tools_are_approved_once_and_each_change_asks_again(
     # A way back is a change, too.
     assert (await ask(agent, "c4", first)).status == "pending"
     assert (await ask(agent, "c5", changed)).status == "approved"
+    # So is a server that has resources now.
+    more = {**changed, "content_tools": ["resources.list", "resources.read"]}
+    assert (await ask(agent, "c6", more)).status == "pending"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +81,7 @@ async def test_tools_are_approved_once_and_each_change_asks_again(
         definitions("x", server="unknown"),
         definitions("x", command=["another-program"]),
         definitions("x", surprise="field"),
+        definitions("x", content_tools=["choir.exec"]),
     ],
 )
 async def test_an_agent_asks_only_for_servers_that_are_configured_for_it(

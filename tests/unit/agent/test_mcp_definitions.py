@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx2
 import pytest
 
+from choir_agent.mcp_client.content_results import content_output
+from choir_agent.mcp_client.content_tools import ContentKind, content_tools
 from choir_agent.mcp_client.definitions import (
     InvalidTools,
     ToolDefinition,
@@ -93,6 +96,35 @@ def test_the_pin_covers_everything_that_a_person_or_a_model_reads() -> None:
     for change in changes:
         listed = [{**tool(), **change}]
         assert payload_hash(approval_payload("w", CONFIG, read_tools("w", CONFIG, listed))) != first
+
+
+def test_tools_for_resources_are_chosen_as_others_and_a_new_one_asks_again() -> None:
+    none = read_tools("w", CONFIG, [tool("resources.list")])
+    kinds: tuple[ContentKind, ...] = ("resources", "prompts")
+    made = content_tools("w", CONFIG, kinds)
+    assert all(model_name(it.canonical).isascii() for it in made) and len(made) == 4
+    # no name of a server's tool can be the same
+    assert none.tools[0].canonical not in {it.canonical for it in made}
+    chosen = CONFIG.model_copy(update={"tools": ("resources.*",), "read_only": ("*.read",)})
+    assert [(it.name, it.read_only) for it in content_tools("w", chosen, kinds)] == [
+        ("resources.list", False),
+        ("resources.read", True),
+    ]
+    before = approval_payload("w", CONFIG, none)
+    after = approval_payload("w", CONFIG, replace(none, content=made[:2]))
+    assert "content_tools" not in before and payload_hash(before) != payload_hash(after)
+    lines = [line.text for line in request_lines("mcp_tools", after, {"approved": before})]
+    assert "tools of Choir for its resources and prompts" in lines and "+resources.read" in lines
+
+
+def test_lists_of_any_shape_are_bounded() -> None:
+    long: JsonObject = {"uri": "x:1", "description": "d" * 5_000, "icons": [1], "size": "7"}
+    listed: JsonObject = {"resources": [long, 7], "resourceTemplates": [{"name": "n"}] * 1_200}
+    output = content_output("w", "resources/list", {}, listed).output
+    assert output["resources"] == [{"uri": "x:1", "description": f"{'d' * 1_000}…"}]
+    assert output["templates_left_out"] == 200
+    with pytest.raises(ToolFailed, match="limit"):
+        content_output("w", "prompts/list", {}, {"prompts": [{"name": "x" * 2_100_000}]})
 
 
 def test_a_change_is_shown_as_a_difference_and_long_ones_are_not_compared_line_by_line() -> None:

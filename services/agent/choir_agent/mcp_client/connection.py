@@ -1,15 +1,10 @@
-"""A connection with an MCP server, over the SDK's session. One of two modules that import the SDK.
-
-Results are not checked against the server's own schemas, as the SDK's `call_tool` does: Python may evaluate
-the regular expressions of a hostile schema endlessly.
-"""
+"""A connection with an MCP server, over the SDK's session. One of three modules that import the SDK."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
 import httpx2
 import mcp_types as types
 from mcp.client._transport import ReadStream, WriteStream
@@ -20,70 +15,93 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from choir_agent.mcp_client.call_progress import CallProgress, longest_s
+from choir_agent.mcp_client.content_tools import ContentKind
+from choir_agent.mcp_client.definitions import ToolDefinition
 from choir_agent.mcp_client.faults import McpServerError
 from choir_agent.mcp_client.http_transport import LimitedTransport
+from choir_agent.mcp_client.server_requests import (
+    CONNECTION_ERRORS,
+    ServerRequests,
+    wait_for_reason,
+)
 from choir_agent.mcp_client.streams import MAX_MESSAGE_BYTES, open_program
 from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.tool import ToolFailed
 from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_common.wire.model import JsonObject
-from choir_common.wire.validation_messages import error_messages
 
-MAX_PAGES = 50
 CLIENT = types.Implementation(name="choir", version="1")
-_CONNECTION_ERRORS = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
+_REFUSALS = {
+    "sampling/createMessage": "Choir does not let MCP servers use its models (sampling).",
+    "elicitation/create": "Choir does not let MCP servers ask the user (elicitation). Give the tool all "
+    "values as arguments; secrets belong into `mcp.servers.NAME.secrets` of config.json.",
+}
+_CHANGES = (
+    types.ToolListChangedNotification,
+    types.ResourceListChangedNotification,
+    types.PromptListChangedNotification,
+)
+
+
+class _Session(ClientSession):
+    """A session that refuses the server's questions with texts that say why.
+
+    A callback of the SDK could, too, but would announce the feature.
+    """
+
+    async def dispatch_input_request(
+        self, ctx: ClientRequestContext, request: types.InputRequest
+    ) -> types.InputResponse | types.ErrorData:
+        """Answer a request of the server."""
+        refusal = _REFUSALS.get(request.method)
+        if refusal is None:
+            return await super().dispatch_input_request(ctx, request)
+        return types.ErrorData(code=types.INVALID_REQUEST, message=refusal)
 
 
 class Connection:
     """An initialized connection."""
 
     def __init__(self, session: ClientSession, end: asyncio.Future[str]) -> None:
-        self._session = session
+        self._session, self._requests = session, ServerRequests(session, end)
         self.end = end
         """The reason, when the server has ended, or, if it is reached by URL, has forgotten the session."""
-        self.tools_changed = asyncio.Event()
+        self.lists_changed = asyncio.Event()
+        """Set when the server says that its tools, resources or prompts are others now."""
+
+    @property
+    def kinds(self) -> frozenset[ContentKind]:
+        """The kinds of content that the server announces."""
+        announced = self._session.server_capabilities or types.ServerCapabilities()
+        kinds: tuple[ContentKind, ...] = ("resources", "prompts")
+        return frozenset(kind for kind in kinds if getattr(announced, kind) is not None)
 
     async def list_tools(self) -> list[JsonObject]:
         """Return the definitions of all tools as the server sends them.
 
         Raises McpServerError if it does not answer as it should.
         """
-        tools: list[JsonObject] = []
-        cursor, size = None, 0
-        for _ in range(MAX_PAGES):
-            params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
-            request = types.ListToolsRequest(params=params)
-            page = await self._request(request, types.ListToolsResult)
-            listed = page.get("tools")
-            tools += (
-                [tool for tool in listed if isinstance(tool, dict)]
-                if isinstance(listed, list)
-                else []
-            )
-            size += len(str(page))
-            if size > MAX_MESSAGE_BYTES:
-                raise McpServerError(
-                    f"the list of its tools takes more than {MAX_MESSAGE_BYTES} bytes"
-                )
-            cursor = page.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor:
-                return tools
-        raise McpServerError(f"the list of its tools has more than {MAX_PAGES} pages")
+        return await self._requests.list_tools(self._session.server_capabilities)
+
+    async def has_content(self, kind: ContentKind) -> bool:
+        """Return whether the server lists any; also true if it answers with an error."""
+        return await self._requests.has_content(kind)
 
     async def call(
-        self, name: str, arguments: JsonObject, timeout_s: float, progress: CallProgress
+        self,
+        tool: ToolDefinition,
+        arguments: JsonObject,
+        timeout_s: float,
+        progress: CallProgress,
     ) -> JsonObject:
         """Call a tool and return the result; raises ToolFailed.
 
         A call that is cancelled or times out is also cancelled at the server.
         """
-        request = types.CallToolRequest(
-            params=types.CallToolRequestParams(name=name, arguments=arguments)
-        )
         try:
             async with progress.limit(timeout_s):
-                return await self._request(request, types.CallToolResult, progress)
+                return await self._requests.call(tool, arguments, progress)
         except TimeoutError as error:
             after = (
                 f" of its last progress, or {longest_s(timeout_s):g} s in all"
@@ -97,32 +115,10 @@ class Connection:
         except McpServerError as error:
             raise ToolFailed("server_error", f"The MCP server failed: {error.message}") from error
 
-    async def _request(
-        self,
-        request: types.ClientRequest,
-        result_type: type[types.Result],
-        progress: CallProgress | None = None,
-    ) -> JsonObject:
-        on_progress = progress.record if progress is not None else None
-        try:
-            result = await self._session.send_request(
-                request, result_type, progress_callback=on_progress
-            )
-            return result.model_dump(mode="json", by_alias=True, exclude_none=True)
-        except MCPError as error:
-            is_end = error.code == types.CONNECTION_CLOSED
-            reason = await _wait_for_reason(self.end) if is_end else ""
-            raise McpServerError(reason or str(error.message)[:500]) from error
-        except ValidationError as error:
-            reason = error_messages(error, "the answer")[0]
-            raise McpServerError(f"its answer is not valid: {reason}") from error
-        except _CONNECTION_ERRORS as error:
-            raise McpServerError("the connection has ended") from error
-
     async def on_message(self, message: IncomingMessage) -> None:
-        """Note a change of the tools; other notifications have no effect."""
-        if isinstance(message, types.ToolListChangedNotification):
-            self.tools_changed.set()
+        """Note a change of a list; other notifications have no effect."""
+        if isinstance(message, _CHANGES):
+            self.lists_changed.set()
 
 
 @asynccontextmanager
@@ -201,7 +197,7 @@ async def _connect(
         if connection is not None:
             await connection.on_message(message)
 
-    async with ClientSession(
+    async with _Session(
         incoming,
         outgoing,
         client_info=CLIENT,
@@ -216,9 +212,9 @@ async def _connect(
             raise McpServerError(
                 f"it did not answer within {timeout_s:g} s after its start"
             ) from error
-        except (MCPError, ValidationError, RuntimeError, *_CONNECTION_ERRORS) as error:
+        except (MCPError, ValidationError, RuntimeError, *CONNECTION_ERRORS) as error:
             # The reason why a program ended says more than the connection that it closed.
-            reason = await _wait_for_reason(end)
+            reason = await wait_for_reason(end)
             raise McpServerError(reason or f"it cannot be initialized: {error}"[:500]) from error
         yield connection
 
@@ -227,8 +223,3 @@ def _first_leaf(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-async def _wait_for_reason(end: asyncio.Future[str]) -> str:
-    done, _ = await asyncio.wait((end,), timeout=2.0)
-    return end.result() if done else ""

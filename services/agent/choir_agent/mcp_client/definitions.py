@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Literal
 
 import orjson
 
@@ -34,6 +35,8 @@ MAX_DESCRIPTION = 4_000
 """Characters of a description that a model gets."""
 SHOWN_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 """What a person approves of a tool. Icons and `_meta` reach neither a model nor a person."""
+Method = Literal["tools/call", "resources/list", "resources/read", "prompts/list", "prompts/get"]
+"""The request that a tool of a server is."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _TEXTS = frozenset({"title", "description", "$comment"})
 
@@ -59,6 +62,8 @@ class ToolDefinition:
     parameters: JsonObject
     read_only: bool
     """Whether the operator says that it changes nothing."""
+    method: Method = "tools/call"
+    """Others than `tools/call` are Choir's own definitions; see `content_tools`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,22 @@ class ServerTools:
     tools: tuple[ToolDefinition, ...]
     left_out: tuple[str, ...] = ()
     """Why others are not offered, one text for each."""
+    content: tuple[ToolDefinition, ...] = ()
+    """Choir's own tools for the server's resources and prompts."""
 
 
 def approval_payload(server: str, config: McpServerConfig, tools: ServerTools) -> JsonObject:
     """Return what a person approves: which program or address, and every definition."""
     what: JsonObject = {"url": config.url} if config.url else {"command": [*config.command]}
-    return {"server": server, **what, "tools": [tool.content for tool in tools.tools]}
+    payload: JsonObject = {
+        "server": server,
+        **what,
+        "tools": [tool.content for tool in tools.tools],
+    }
+    if tools.content:
+        # Their texts are Choir's: only which of them there are is the server's choice.
+        payload["content_tools"] = [tool.name for tool in tools.content]
+    return payload
 
 
 def payload_hash(payload: JsonObject) -> str:
@@ -86,7 +101,7 @@ def read_tools(server: str, config: McpServerConfig, listed: Sequence[JsonObject
 
     Blocks: it compiles the schemas. Raises InvalidTools if they are too many or too large.
     """
-    selection = [tool for tool in listed if _matches(str(tool.get("name")), config.tools)]
+    selection = [tool for tool in listed if matches_any(str(tool.get("name")), config.tools)]
     if len(selection) > MAX_TOOLS:
         raise InvalidTools(
             f"It lists {len(selection)} tools; at most {MAX_TOOLS} are offered. Choose some with "
@@ -156,7 +171,7 @@ def _definition(server: str, config: McpServerConfig, tool: JsonObject) -> ToolD
         content={key: tool[key] for key in SHOWN_FIELDS if tool.get(key) is not None},
         description=f"[MCP server {server}] {cut}".rstrip(),
         parameters=_clean_schema(schema) if isinstance(schema, dict) else {},
-        read_only=_matches(name, config.read_only),
+        read_only=matches_any(name, config.read_only),
     )
 
 
@@ -174,5 +189,6 @@ def _clean_texts(schema: JsonObject) -> JsonObject:
     }
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
+def matches_any(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether a tool's name at the server matches a pattern of config.json."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)

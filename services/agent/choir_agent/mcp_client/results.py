@@ -19,15 +19,9 @@ def tool_output(server: str, result: JsonObject) -> ToolOutput:
 
     Raises ToolFailed if the server reports an error, or if the result is too large.
     """
-    size = len(orjson.dumps(result))
-    if size > MAX_RESULT_BYTES:
-        raise ToolFailed(
-            "too_large",
-            f"The result of {server} has {size} bytes; the limit is {MAX_RESULT_BYTES}. Ask for less.",
-        )
+    size = limited_size(server, result)
     blocks = result.get("content")
-    texts = [*_texts(blocks if isinstance(blocks, list) else [])]
-    text = "\n".join(texts)
+    text = blocks_text(blocks if isinstance(blocks, list) else [])
     if result.get("isError") is True:
         raise ToolFailed(
             "tool_error", text[:MAX_ERROR_CHARS] or f"{server} reports an error without a text."
@@ -41,6 +35,22 @@ def tool_output(server: str, result: JsonObject) -> ToolOutput:
     if text or "result" not in output:
         output["text"] = text
     return ToolOutput(output, f"{server} answered with {size} bytes")
+
+
+def limited_size(server: str, result: JsonObject) -> int:
+    """Return the bytes of a result; raises ToolFailed if they are too many."""
+    size = len(orjson.dumps(result))
+    if size > MAX_RESULT_BYTES:
+        raise ToolFailed(
+            "too_large",
+            f"The result of {server} has {size} bytes; the limit is {MAX_RESULT_BYTES}. Ask for less.",
+        )
+    return size
+
+
+def blocks_text(blocks: Iterable[JsonValue]) -> str:
+    """Return the content blocks of a result as one text, with notes instead of binary data."""
+    return "\n".join(_texts(blocks))
 
 
 def _texts(blocks: Iterable[JsonValue]) -> Iterator[str]:
@@ -60,13 +70,23 @@ def _text(block: JsonObject) -> str:
             return f"(resource {block.get('uri')}: {block.get('name')})"
         case "resource":
             resource = block.get("resource")
-            if isinstance(resource, dict) and isinstance(resource.get("text"), str):
-                return f"(resource {resource.get('uri')})\n{resource['text']}"
-            return "(a binary resource, which is not shown)"
+            return _resource_text(resource) if isinstance(resource, dict) else "(no resource)"
         case kind:
-            data = block.get("data")
-            size = len(data) * 3 // 4 if isinstance(data, str) else 0
+            size = _data_size(block.get("data"))
             return f"({str(kind)[:20]}, {block.get('mimeType')}, {size} bytes: not shown)"
+
+
+def _resource_text(resource: JsonObject) -> str:
+    uri, text = resource.get("uri"), resource.get("text")
+    if isinstance(text, str):
+        return f"(resource {uri})\n{text}"
+    size = _data_size(resource.get("blob"))
+    return f"(binary resource {uri}, {resource.get('mimeType')}, {size} bytes: not shown)"
+
+
+def _data_size(data: JsonValue) -> int:
+    """Return the number of bytes of base64 text."""
+    return len(data) * 3 // 4 - data[-2:].count("=") if isinstance(data, str) else 0
 
 
 def _is_same(text: str, structured: JsonObject) -> bool:

@@ -7,11 +7,14 @@ meanwhile, so that the prompt does not change, and calls of them fail at once.
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
 
 from choir_agent.mcp_client.call_progress import CallProgress
+from choir_agent.mcp_client.content_results import content_output
+from choir_agent.mcp_client.content_tools import ContentKind, content_tools, kind_of
 from choir_agent.mcp_client.definitions import (
     ServerTools,
     ToolDefinition,
@@ -48,12 +51,21 @@ class ServerConnection(Protocol):
     """An initialized connection with a server; see `connection.Connection`, which imports the SDK."""
 
     end: asyncio.Future[str]
-    tools_changed: asyncio.Event
+    lists_changed: asyncio.Event
+
+    @property
+    def kinds(self) -> frozenset[ContentKind]: ...
 
     async def list_tools(self) -> list[JsonObject]: ...
 
+    async def has_content(self, kind: ContentKind) -> bool: ...
+
     async def call(
-        self, name: str, arguments: JsonObject, timeout_s: float, progress: CallProgress
+        self,
+        tool: ToolDefinition,
+        arguments: JsonObject,
+        timeout_s: float,
+        progress: CallProgress,
     ) -> JsonObject: ...
 
 
@@ -89,6 +101,8 @@ class McpServer:
         self._connection: ServerConnection | None = None
         self._offered: dict[str, ToolDefinition] = {}
         self._pin = ""
+        self._kinds: frozenset[ContentKind] = frozenset()
+        """The kinds that were not empty at the server."""
         self._requests: set[str] = set()
         self._calls: list[CallProgress] = []
         self._state: McpServerState = "starting"
@@ -139,12 +153,14 @@ class McpServer:
         progress = CallProgress(tool.name, self._publisher.record_change)
         self._calls.append(progress)
         try:
-            result = await self._connection.call(tool.name, arguments, timeout_s, progress)
+            result = await self._connection.call(tool, arguments, timeout_s, progress)
         finally:
             self._calls.remove(progress)
             if progress.text:
                 self._publisher.record_change()
-        return tool_output(self._name, result)
+        if tool.method == "tools/call":
+            return tool_output(self._name, result)
+        return content_output(self._name, tool.method, arguments, result)
 
     async def _run_once(self) -> str:
         """Run the server to its end and return the reason."""
@@ -170,21 +186,24 @@ class McpServer:
     async def _serve(self, connection: ServerConnection) -> str:
         """Offer the tools of a connection until it ends; return the reason."""
         while True:
-            connection.tools_changed.clear()
+            connection.lists_changed.clear()
             listed = await self._list_tools(connection)
             tools = await asyncio.to_thread(read_tools, self._name, self._config, listed)
+            content = content_tools(self._name, self._config, connection.kinds)
+            tools = replace(tools, content=content)
             payload = approval_payload(self._name, self._config, tools)
             if payload_hash(payload) != self._pin:
                 # What was approved is no longer what the server offers.
                 self._offer(None, "")
                 reason = await self._wait_for_yes(connection, payload)
                 if reason is not None:
-                    if connection.tools_changed.is_set():
+                    if connection.lists_changed.is_set():
                         continue
                     return reason
+            await self._find_content(connection)
             self._connection = connection
             self._offer(tools, payload_hash(payload))
-            reason = await _end_of(connection, connection.tools_changed.wait())
+            reason = await _end_of(connection, connection.lists_changed.wait())
             if reason is not None:
                 return reason
             await asyncio.sleep(CHANGE_PAUSE_S)
@@ -197,6 +216,23 @@ class McpServer:
         except TimeoutError as error:
             raise McpServerError(f"it did not list its tools within {timeout_s:g} s") from error
 
+    async def _find_content(self, connection: ServerConnection) -> None:
+        """Note which lists of content are not empty: many servers announce lists that have nothing.
+
+        A list that is empty later keeps its tools, so that a server cannot change the prompt again and again.
+        """
+        timeout_s = self._config.start_timeout_ms / 1000
+        for kind in sorted(connection.kinds - self._kinds):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    has_content = await connection.has_content(kind)
+            except TimeoutError as error:
+                raise McpServerError(
+                    f"it did not list its {kind} within {timeout_s:g} s"
+                ) from error
+            if has_content:
+                self._kinds |= {kind}
+
     async def _wait_for_yes(self, connection: ServerConnection, payload: JsonObject) -> str | None:
         """Return None after a person's yes to the definitions, or why they are not offered."""
         self._requests.add(payload_hash(payload))
@@ -206,7 +242,7 @@ class McpServer:
         self._set_state("waiting", "its tools wait for a person's yes: choirctl approval list")
         asking = asyncio.create_task(self._pins.ask(self._name, payload))
         try:
-            changed = asyncio.create_task(connection.tools_changed.wait())
+            changed = asyncio.create_task(connection.lists_changed.wait())
             await asyncio.wait(
                 (asking, changed, connection.end), return_when=asyncio.FIRST_COMPLETED
             )
@@ -226,13 +262,17 @@ class McpServer:
         )
         self._set_state("refused", f"{why}; a restart of the agent asks again")
         return (
-            await _end_of(connection, connection.tools_changed.wait()) or "its tools have changed"
+            await _end_of(connection, connection.lists_changed.wait()) or "its tools have changed"
         )
 
     def _offer(self, tools: ServerTools | None, pin: str) -> None:
         """Offer approved tools, or none."""
         self._pin = pin
-        definitions = {} if tools is None else {tool.canonical: tool for tool in tools.tools}
+        definitions: dict[str, ToolDefinition] = {}
+        if tools is not None:
+            content = [tool for tool in tools.content if kind_of(tool) in self._kinds]
+            # Choir's own first: no tool of the server can take their names.
+            definitions = {tool.canonical: tool for tool in (*content, *tools.tools)}
         conflicts = self._publisher.publish(
             self._name,
             [

@@ -5,6 +5,7 @@ return to definitions of before. See decision 96.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import orjson
 from pydantic import Field, ValidationError
@@ -18,6 +19,7 @@ from choir_common.wire.validation_messages import error_messages
 from choir_control.configuration.current import ConfigService
 
 REQUEST_TYPE = "mcp_tools"
+ContentTool = Literal["resources.list", "resources.read", "prompts.list", "prompts.get"]
 PIN_PREFIX = "approval "
 """Beginning of `decided_by` if an earlier approval answered the request."""
 _NEWEST = """
@@ -34,6 +36,8 @@ class McpToolsPayload(WireModel):
     command: tuple[str, ...] = ()
     url: str | None = None
     tools: tuple[JsonObject, ...] = Field(max_length=200)
+    content_tools: tuple[ContentTool, ...] = Field(default=(), max_length=4)
+    """Choir's own tools for the server's resources and prompts; their texts are not the server's."""
 
 
 @dataclass(frozen=True, slots=True)
