@@ -1,4 +1,4 @@
-"""Limits on requests: a token bucket of events in a minute, and a number of open requests by key. In memory."""
+"""Limits on requests, in memory: a bucket of events in a minute, and the open requests of each key."""
 
 import contextlib
 from collections import Counter
