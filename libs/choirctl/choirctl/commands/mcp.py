@@ -1,4 +1,4 @@
-"""Commands `choirctl mcp list|add|test|remove`; see docs/mcp.md."""
+"""Commands `choirctl mcp list|add|test|remove`, and the group; see docs/mcp.md."""
 
 import asyncio
 import json
@@ -20,6 +20,7 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import config_name_option
+from choirctl.commands.mcp_serve import serve_agent
 from choirctl.output.printing import print_json, print_rows, stderr_console, table
 from choirctl.start.config_set import set_value
 
@@ -68,6 +69,7 @@ def register(app: typer.Typer) -> None:
         ("add", add_server),
         ("test", test_server),
         ("remove", remove_server),
+        ("serve", serve_agent),
     )
 
 

@@ -33,6 +33,7 @@ from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.request_limits import OpenRequestLimit, RateBucket
 
 API_PATH = "/openai/v1"
+MCP_PATH = "/mcp"
 TOKEN_PREFIX = "choir-"  # noqa: S105 - not a token
 TOKEN_BYTES = 32
 MARK_USED_AFTER = timedelta(minutes=1)
@@ -57,7 +58,7 @@ class NewClient:
 
 
 class ApiClientService:
-    """Service of the clients of the OpenAI-compatible API."""
+    """Service of the clients of the OpenAI-compatible API and the MCP server."""
 
     def __init__(
         self,
