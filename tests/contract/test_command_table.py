@@ -40,6 +40,7 @@ LOCAL = {
     "secret delete",
     "mcp add",
     "mcp remove",
+    "mcp serve",
     # they read `GET /v1/agents`, whose row is that of `agent list`
     "mcp list",
     "mcp test",

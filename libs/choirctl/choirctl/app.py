@@ -35,7 +35,7 @@ COMMANDS = (
     CommandEntry("status", "Show the state of Choir and its agents, and pending requests."),
     CommandEntry("chat", "Talk to an agent."),
     CommandEntry("web", "Print a link to the web page; list and sign out browsers."),
-    CommandEntry("client", "Manage tokens for the OpenAI-compatible API and the MCP server."),
+    CommandEntry("client", "Manage tokens for the OpenAI-compatible API and MCP."),
     CommandEntry("agent", "List, start and stop agents, and send instructions to them."),
     CommandEntry("mcp", "Manage MCP servers of agents, and offer an agent by MCP."),
     CommandEntry("model", "List language models, and select an agent's model."),

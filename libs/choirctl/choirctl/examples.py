@@ -24,7 +24,7 @@ EXAMPLES = {
     "mcp add": "choirctl mcp add weather --host api.weather.example -- weather-server --stdio",
     "mcp test": "choirctl mcp test weather",
     "mcp remove": "choirctl mcp remove weather",
-    "mcp serve": "CHOIR_CLIENT_TOKEN=choir-… choirctl mcp serve main",
+    "mcp serve": "choirctl mcp serve main",
     "model list": "choirctl model list",
     "model get": "choirctl model get main",
     "model test": "choirctl model test default",

@@ -59,7 +59,7 @@ def add(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a program a token for the OpenAI-compatible API and the MCP server.
+    """Give a program a token for the OpenAI-compatible API and MCP.
 
     The token is printed once; Choir stores a hash of it. The name of an existing client gets a new token, and
     the old one is void.
@@ -83,7 +83,7 @@ def add(
 
 
 def list_(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
-    """List the programs that have a token for the OpenAI-compatible API or the MCP server."""
+    """List the programs that have a token."""
     views = asyncio.run(_list(find_target(ctx, home, url)))
     if as_json:
         print_json(views)

@@ -20,7 +20,7 @@ def serve_agent(
     home: Home = None,
     url: Url = None,
 ) -> None:
-    """Offer an agent's tools to another program, over standard input and output.
+    """Offer an agent's tools to another program over stdio.
 
     For programs that start MCP servers as commands. CHOIR_CLIENT_TOKEN has the token that `choirctl client
     add` printed. Programs that speak streamable HTTP need no command: they use the address.

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from choir_common.errors import Unavailable
 from choir_common.http.service_app import LargeBodyRoute
-from choir_control.api.mcp.tools import AgentTools, ClientCall, NoProgress
+from choir_control.api.mcp.tools import AgentTools, ClientCall
 from choir_control.api.openai.authentication import ClientAuthentication, ConversationResolver
 from choir_control.api.operator.web_origins import WebOrigins
 from choir_control.api_clients.service import MCP_PATH, ApiClientService
@@ -82,7 +82,7 @@ class McpEndpoint:
         if request.method != "POST":  # GET would wait for messages that never come
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
-        request.state.call = ClientCall(client, agent_id, dm, NoProgress())
+        request.state.call = ClientCall(client, agent_id, dm)
         server = await self._find_server()
         await server.handle(scope, receive, send)
 

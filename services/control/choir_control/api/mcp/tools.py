@@ -36,18 +36,11 @@ IDLE_PROGRESS_S = 10.0
 MAX_PROGRESS_TEXT = 200
 
 
-class ProgressReporter(Protocol):
+class CallProgress(Protocol):
     """Sends progress of a call to the client that makes it."""
 
     async def report(self, seconds: float, text: str) -> None:
         """Report the seconds since the call, and what is new."""
-
-
-class NoProgress:
-    """Stands for the progress of a request whose message is not read yet."""
-
-    async def report(self, seconds: float, text: str) -> None:
-        """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +50,7 @@ class ClientCall:
     client: ApiClient
     agent_id: str
     dm: str
-    progress: ProgressReporter
+    progress: CallProgress | None = None
 
 
 def list_tools(client: ApiClient) -> list[ServerTool]:
@@ -155,7 +148,7 @@ class AgentTools:
 class _PartialAnswer:
     """The answer as far as it is written."""
 
-    def __init__(self, progress: ProgressReporter) -> None:
+    def __init__(self, progress: CallProgress | None) -> None:
         self.text = ""
         self._progress = progress
         self._began = time.monotonic()
@@ -174,6 +167,8 @@ class _PartialAnswer:
         return True
 
     async def _report(self) -> None:
+        if self._progress is None:
+            return
         now = time.monotonic()
         is_new = len(self.text) > self._reported_length
         if now - self._reported_at < (PROGRESS_S if is_new else IDLE_PROGRESS_S):
