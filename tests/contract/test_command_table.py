@@ -41,6 +41,7 @@ LOCAL = {
     "mcp add",
     "mcp import",
     "mcp remove",
+    "mcp serve",
     "skill list",
     "skill add",
     "skill show",

@@ -25,6 +25,7 @@ EXAMPLES = {
     "mcp import": "choirctl mcp import ~/.cursor/mcp.json --preview",
     "mcp test": "choirctl mcp test weather",
     "mcp remove": "choirctl mcp remove weather",
+    "mcp serve": "choirctl mcp serve main",
     "skill list": "choirctl skill list",
     "skill add": "choirctl skill add ~/skills/invoice-check --agent main",
     "skill show": "choirctl skill show invoice-check",

@@ -164,6 +164,7 @@ class ControlApp:
                 ("content erasure", services.log.content_eraser.run()),
                 ("bot tokens", services.config_changes.bot_tokens.run()),
                 ("telegram connections", services.telegram.run()),
+                ("mcp", self.http.mcp.run()),
                 ("bus", self._serve_bus()),
             ):
                 tasks.create_task(worker, name=name)

@@ -56,8 +56,8 @@ def test_every_command_has_help_an_example_and_data() -> None:
         assert example and f"{example} ".startswith(f"choirctl {name} "), f"no example of {name}"
         assert command.epilog == f"Example: {example}"
         options = {option for param in command.params for option in param.opts}
-        # a schema is JSON, whatever one asks for
-        assert "--json" in options or name == "config schema", name
+        # a schema and the MCP protocol are JSON, whatever one asks for
+        assert "--json" in options or name in ("config schema", "mcp serve"), name
         assert all(getattr(param, "help", "x") for param in command.params), name
 
 

@@ -1,4 +1,4 @@
-"""Programs with a token of their own for the OpenAI-compatible API, in the operator API."""
+"""Programs with a token of their own for the OpenAI-compatible API and the MCP server."""
 
 from typing import Literal
 
@@ -12,8 +12,9 @@ CLIENT_NAME_PATTERN = rf"^[a-z][a-z0-9-]{{0,{MAX_CLIENT_NAME - 1}}}$"
 
 _DM_PREFIX = "api."
 
-ApiScope = Literal["chat"]
-"""What a client may do. `chat`: talk with its agents."""
+ApiScope = Literal["chat", "jobs", "memory", "approvals"]
+"""What a client may do. `chat`: talk with its agents. Over MCP also `jobs`: start jobs and read their
+results, `memory`: search memory, `approvals`: list pending requests."""
 
 
 def client_dm(client: str, agent_id: str) -> str:
@@ -64,4 +65,6 @@ class AddedApiClient(WireModel):
     client: ApiClientView
     token: str
     base_url: str
-    """The address of the API, for the settings of the program."""
+    """The address of the OpenAI-compatible API, for the settings of the program."""
+    mcp_url: str
+    """The address of the MCP server, to which the name of an agent is added."""

@@ -45,7 +45,11 @@ def add(
         typer.Option(help="An agent that it may talk with; repeatable.", show_default="all"),
     ] = None,
     scope: Annotated[
-        list[str] | None, typer.Option(help="What it may do: chat.", show_default="chat")
+        list[str] | None,
+        typer.Option(
+            help="What it may do: chat; over MCP also jobs, memory, approvals. Repeatable.",
+            show_default="chat",
+        ),
     ] = None,
     person: Annotated[
         str | None,
@@ -55,7 +59,7 @@ def add(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a program a token for the OpenAI-compatible API.
+    """Give a program a token for the OpenAI-compatible API and MCP.
 
     The token is printed once; Choir stores a hash of it. The name of an existing client gets a new token, and
     the old one is void.
@@ -72,14 +76,14 @@ def add(
     stdout_console().print(view.token, markup=False, soft_wrap=True)
     stderr_console().print(
         f"This is the API key of {view.client.name}; it is not shown again. "
-        f"Base URL: {view.base_url}",
+        f"Base URL for OpenAI's API: {view.base_url}. MCP server: {view.mcp_url}/AGENT",
         markup=False,
         soft_wrap=True,
     )
 
 
 def list_(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
-    """List the programs that have a token for the OpenAI-compatible API."""
+    """List the programs that have a token."""
     views = asyncio.run(_list(find_target(ctx, home, url)))
     if as_json:
         print_json(views)

@@ -1,4 +1,4 @@
-"""Commands `choirctl mcp list|add|import|test|remove`; see docs/mcp.md."""
+"""Commands `choirctl mcp list|add|test|remove`, and the group; see docs/mcp.md."""
 
 import asyncio
 import json
@@ -19,6 +19,7 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.commands.mcp_import import import_servers
+from choirctl.commands.mcp_serve import serve_agent
 from choirctl.commands.mcp_settings import (
     ACTIVATE,
     SERVERS,
@@ -68,6 +69,7 @@ def register(app: typer.Typer) -> None:
         ("import", import_servers),
         ("test", test_server),
         ("remove", remove_server),
+        ("serve", serve_agent),
     )
 
 

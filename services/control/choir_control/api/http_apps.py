@@ -25,6 +25,8 @@ from choir_common.http.service_app import LargeBodyRoute, ReadinessCheck, make_s
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_control.api.event_streams import make_signal_router
 from choir_control.api.hooks import HOOK_BODIES
+from choir_control.api.mcp.endpoint import BODIES as MCP_BODIES
+from choir_control.api.mcp.endpoint import McpEndpoint
 from choir_control.api.openai.routes import BODIES as OPENAI_BODIES
 from choir_control.api.openai.routes import OpenAIEndpoints
 from choir_control.api.operator.authentication import (
@@ -120,12 +122,12 @@ def make_host_app(
     file_routes: APIRouter,
     signed_routes: APIRouter,
     sign_in_routes: APIRouter,
-    openai: OpenAIEndpoints,
+    client_apis: tuple[OpenAIEndpoints, McpEndpoint],
     metrics: ControlMetrics,
     secrets: SecretStore,
 ) -> FastAPI:
     """Return the application of the host endpoint: agents' endpoints, operators' API, console, hooks."""
-    large_bodies = (*LARGE_BODIES, DOCUMENT_BODIES, HOOK_BODIES, OPENAI_BODIES)
+    large_bodies = (*LARGE_BODIES, DOCUMENT_BODIES, HOOK_BODIES, OPENAI_BODIES, MCP_BODIES)
     app = make_agent_app(version, CompleteReadiness(readiness), endpoints, large_bodies)
     app.title = "choird"
     app.add_middleware(DatabaseTimeoutMiddleware, readiness=readiness)
@@ -147,7 +149,8 @@ def make_host_app(
     # Each request proves by its own signature or token where it comes from.
     app.include_router(signed_routes, prefix="/v1", dependencies=[Depends(HOOK_SIGNATURE)])
     app.include_router(sign_in_routes, prefix="/v1")
-    openai.add_to(app)
+    for api in client_apis:
+        api.add_to(app)
     app.include_router(web_page_routes(gateway.files))
 
     _add_metrics(app, metrics, MetricsAuthentication(authentication, secrets))

@@ -9,8 +9,6 @@ import contextlib
 import hashlib
 import hmac
 import secrets
-from collections import Counter
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -32,9 +30,10 @@ from choir_control.agents.sessions.conversation_reconciler import ConversationRe
 from choir_control.api_clients.store import ApiClientStore
 from choir_control.configuration.api_clients import ApiClient, find_console_gateway
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
-from choir_control.conversations.triggers.rate_bucket import RateBucket
+from choir_control.request_limits import OpenRequestLimit, RateBucket
 
 API_PATH = "/openai/v1"
+MCP_PATH = "/mcp"
 TOKEN_PREFIX = "choir-"  # noqa: S105 - not a token
 TOKEN_BYTES = 32
 MARK_USED_AFTER = timedelta(minutes=1)
@@ -43,7 +42,6 @@ MAX_CLIENTS = 100
 REQUESTS_PER_MINUTE = 120
 MAX_OPEN = 8
 """Requests of one client that wait for an answer; further ones are refused."""
-RETRY_AFTER_S = 5.0
 NO_CLIENT = (
     "This is no client's token, or it was revoked. `choirctl client add NAME` prints a new one."
 )
@@ -60,7 +58,7 @@ class NewClient:
 
 
 class ApiClientService:
-    """Service of the clients of the OpenAI-compatible API."""
+    """Service of the clients of the OpenAI-compatible API and the MCP server."""
 
     def __init__(
         self,
@@ -80,7 +78,9 @@ class ApiClientService:
         self._clients: dict[str, ApiClient] = {}
         self._is_announced = True
         self._buckets: dict[str, RateBucket] = {}
-        self._open: Counter[str] = Counter()
+        self._open = OpenRequestLimit(
+            MAX_OPEN, f"{MAX_OPEN} requests of this client wait for answers, the maximum."
+        )
 
     async def load(self) -> None:
         """Put the stored clients in force, at a start: nobody else runs yet."""
@@ -171,12 +171,7 @@ class ApiClientService:
 
     def admit(self, client: ApiClient) -> AbstractContextManager[None]:
         """Return a context manager that counts a request in progress; raises RateLimited for too many."""
-        if self._open[client.name] >= MAX_OPEN:
-            raise RateLimited(
-                f"{MAX_OPEN} requests of this client wait for answers, the maximum.",
-                retry_after_s=RETRY_AFTER_S,
-            )
-        return self._count(client.name)
+        return self._open.admit(client.name)
 
     async def count_of(self, person: str) -> dict[str, int]:
         """Return the number of a person's clients by table, for an erasure."""
@@ -192,14 +187,6 @@ class ApiClientService:
     def _live_of(self, person: str) -> list[str]:
         clients = self._clients.values()
         return [it.name for it in clients if it.person == person and it.revoked_at is None]
-
-    @contextlib.contextmanager
-    def _count(self, name: str) -> Iterator[None]:
-        self._open[name] += 1
-        try:
-            yield
-        finally:
-            self._open[name] -= 1
 
     def _check(self, snapshot: ConfigSnapshot, request: AddApiClient) -> None:
         config, earlier = snapshot.config, self._clients.get(request.name)

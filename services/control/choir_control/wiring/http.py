@@ -18,6 +18,9 @@ from choir_control.api.bus import make_bus_endpoints, make_mail_endpoint, make_p
 from choir_control.api.event_streams import LogStreamer
 from choir_control.api.hooks import hook_routes, incoming_hook_routes, trigger_routes
 from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
+from choir_control.api.mcp.endpoint import McpEndpoint
+from choir_control.api.mcp.readers import ClientReader
+from choir_control.api.mcp.tools import AgentTools
 from choir_control.api.openai.authentication import ConversationResolver
 from choir_control.api.openai.routes import OpenAIEndpoints
 from choir_control.api.openai.turns import TurnService
@@ -88,7 +91,7 @@ class HttpServices:
             metrics=log.metrics,
             limits=SessionRateLimiter(SystemClock()),
         )
-        web = services.web
+        web, openai, self.mcp = services.web, *_make_client_apis(services)
         callers = CallerAuthentication(
             operator_token=services.secrets.operator_token,
             processes=ProcessTree(),
@@ -115,7 +118,7 @@ class HttpServices:
             file_routes=outbox_routes(services.conversations.outgoing_files),
             signed_routes=incoming_hook_routes(services.triggers.hooks),
             sign_in_routes=sign_in_routes(web.sessions, web.cookies, web.origins),
-            openai=_make_openai_endpoints(services),
+            client_apis=(openai, self.mcp),
             metrics=log.control_metrics,
             secrets=services.secret_store,
         )
@@ -147,11 +150,26 @@ def _make_agent_api(services: ControlServices) -> AgentApi:
     )
 
 
-def _make_openai_endpoints(services: ControlServices) -> OpenAIEndpoints:
+def _make_client_apis(services: ControlServices) -> tuple[OpenAIEndpoints, McpEndpoint]:
+    """Return the APIs for clients with a token: that of OpenAI, and the MCP server."""
     clients = services.api_clients
+    conversations = ConversationResolver(services.configuration)
     lookup = AnswerStore(services.database)
     turns = TurnService(gateway=services.gateway, lookup=lookup, clients=clients)
-    return OpenAIEndpoints(turns, clients, ConversationResolver(services.configuration))
+    reader = ClientReader(
+        configuration=services.configuration,
+        memory=services.host_tools.memory,
+        memory_tools=services.host_tools.memory_tools,
+        modes=services.sessions.memory_modes,
+        approvals=services.approvals.store,
+    )
+    mcp = McpEndpoint(
+        tools=AgentTools(turns, clients, reader),
+        clients=clients,
+        conversations=conversations,
+        origins=services.web.origins,
+    )
+    return OpenAIEndpoints(turns, clients, conversations), mcp
 
 
 def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Sequence[APIRouter]:

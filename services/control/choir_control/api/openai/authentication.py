@@ -35,14 +35,17 @@ class ConversationResolver:
         """Return the agents with which a client has a conversation of its own, by name."""
         return self._agents(self._configuration.current, client)
 
-    def find(self, client: ApiClient, model: str, request: Request, scope: ApiScope) -> str:
-        """Return the conversation of a request to an agent.
-
-        Raises Forbidden without the scope, and NotFound for an agent that is not the client's, or for a
-        conversation that is not its person's with that agent: as if there were none.
-        """
+    def require_scope(self, client: ApiClient, scope: ApiScope) -> None:
+        """Raise Forbidden if a client does not have a scope."""
         if scope not in client.scopes:
             raise Forbidden(f"This client has no scope {scope!r}.")
+
+    def find(self, client: ApiClient, model: str, request: Request) -> str:
+        """Return the conversation of a request to an agent.
+
+        Raises NotFound for an agent that is not the client's, or for a conversation that is not its person's
+        with that agent: as if there were none.
+        """
         snapshot = self._configuration.current
         agents = self._agents(snapshot, client)
         if model not in agents:

@@ -99,7 +99,8 @@ class _ChatHandler:
             admission.enter_context(self._clients.admit(client))
             body = await request.body()
             chat = await _parse(body)
-            dm = self._conversations.find(client, chat.model, request, "chat")
+            self._conversations.require_scope(client, "chat")
+            dm = self._conversations.find(client, chat.model, request)
             message = await asyncio.to_thread(read_user_message, chat)
             task = answer_task(message.text)
             if task is not None:

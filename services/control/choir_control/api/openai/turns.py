@@ -97,6 +97,15 @@ class TurnService:
             raise Unavailable(accepted.note, retry_after_s=RETRY_AFTER_S)
         return Turn(dm, accepted)
 
+    async def find(self, dm: str, agent_id: str, inbox_id: str) -> Turn | None:
+        """Return the turn of a message that was stored in a conversation; None if there is none."""
+        if await self.lookup.find_dm(inbox_id) != dm:
+            return None
+        accepted = InboundAccepted(
+            inbox_id=inbox_id, duplicate=True, agent_id=agent_id, agent_state="running"
+        )
+        return Turn(dm, accepted)
+
     async def follow(self, turn: Turn, client: ApiClient) -> AsyncGenerator[str, None]:
         """Yield the pieces of the answer; an empty one each second in which nothing happens.
 

@@ -1,4 +1,4 @@
-"""`/v1/clients`: the programs that have a token for the OpenAI-compatible API."""
+"""`/v1/clients`: the programs that have a token for the OpenAI-compatible API and the MCP server."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -11,7 +11,7 @@ from choir_common.wire.api_clients import AddApiClient, AddedApiClient, ApiClien
 from choir_common.wire.operator import Page
 from choir_control.api.operator.web_origins import WebOrigins
 from choir_control.api.transports.listener import TcpListener
-from choir_control.api_clients.service import API_PATH, ApiClientService
+from choir_control.api_clients.service import API_PATH, MCP_PATH, ApiClientService
 
 ClientName = Annotated[str, Path(max_length=64, pattern=r"^[A-Za-z0-9_.-]+$")]
 
@@ -26,8 +26,13 @@ def client_routes(
     async def add_client(request: Request) -> AddedApiClient:
         """Add a client, or give one a new token; the token is in this answer only."""
         client = await clients.add(await parse_request_body(request, AddApiClient))
-        base_url = f"{origins.public_address(listener.address)}{API_PATH}"
-        return AddedApiClient(client=client.view, token=client.token, base_url=base_url)
+        address = origins.public_address(listener.address)
+        return AddedApiClient(
+            client=client.view,
+            token=client.token,
+            base_url=f"{address}{API_PATH}",
+            mcp_url=f"{address}{MCP_PATH}",
+        )
 
     @router.get("")
     async def list_clients() -> Page[ApiClientView]:

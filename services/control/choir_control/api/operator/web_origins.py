@@ -41,7 +41,7 @@ class WebOrigins:
         host = headers.get("host", "")
         if not self._is_own_host(host):
             raise Forbidden(
-                f"The web page is not available as {host[:100]!r}. Add its address to CHOIR_WEB_ADDRESSES."
+                f"Choir is not available as {host[:100]!r}. Add its address to CHOIR_WEB_ADDRESSES."
             )
         origin = headers.get("origin")
         if origin is None and changing:

@@ -24,7 +24,6 @@ from choir_common.wire.triggers import (
 )
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.store import SecretStore
-from choir_control.conversations.triggers.rate_bucket import RateBucket
 from choir_control.conversations.triggers.records import (
     NewDelivery,
     OpenDeliveries,
@@ -39,6 +38,7 @@ from choir_control.conversations.triggers.signatures import (
 from choir_control.conversations.triggers.store import MAX_OPEN, TriggerStore
 from choir_control.conversations.triggers.template import RenderedText, render_text
 from choir_control.conversations.triggers.worker import TriggerWorker
+from choir_control.request_limits import RateBucket
 
 log = structlog.get_logger("choir.hooks")
 

@@ -21,11 +21,11 @@ from choir_control.conversations.triggers.mail_rules import (
     find_refusal,
     make_values,
 )
-from choir_control.conversations.triggers.rate_bucket import RateBucket
 from choir_control.conversations.triggers.records import NewDelivery, trigger_target
 from choir_control.conversations.triggers.store import TriggerStore
 from choir_control.conversations.triggers.template import render_text
 from choir_control.conversations.triggers.worker import TriggerWorker
+from choir_control.request_limits import RateBucket
 
 log = structlog.get_logger("choir.triggers")
 
