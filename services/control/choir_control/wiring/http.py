@@ -149,8 +149,8 @@ def _make_agent_api(services: ControlServices) -> AgentApi:
 
 def _make_openai_endpoints(services: ControlServices) -> OpenAIEndpoints:
     clients = services.api_clients
-    lookup = AnswerStore(services.database)
-    turns = TurnService(gateway=services.gateway, lookup=lookup, clients=clients)
+    answers = AnswerStore(services.database)
+    turns = TurnService(gateway=services.gateway, answers=answers, clients=clients)
     return OpenAIEndpoints(turns, clients, ConversationResolver(services.configuration))
 
 

@@ -50,6 +50,13 @@ class AnswerStore:
         )
         return None if update_id is None else str(update_id)
 
+    async def find_conversation(self, inbox_id: str) -> str | None:
+        """Return the conversation of a message; None if there is no such message."""
+        dm = await self._database.fetchval(
+            "SELECT dm FROM choir_control.inbox WHERE inbox_id = $1", inbox_id
+        )
+        return None if dm is None else str(dm)
+
     async def read_state(self, inbox_id: str) -> MessageState | None:
         """Return the state of a message; None if there is none."""
         row = await self._database.fetchrow(
