@@ -66,6 +66,53 @@ async def test_the_official_sdk_chats_streams_and_lists_agents(api: OpenAIWorld)
     assert chunks[-1].usage is not None and chunks[-1].usage.completion_tokens == 7
 
 
+async def test_the_official_sdk_uses_responses_and_goes_on_in_the_conversation_of_an_earlier_one(
+    api: OpenAIWorld,
+) -> None:
+    token, stranger = await api.add_client("sdk"), await api.add_client("stranger")
+    async with api.sdk(token) as client:
+        first = await client.responses.create(model="main", input="one", instructions="Be short.")
+        assert (first.status, first.output_text) == ("completed", "echo: one")
+        assert first.usage is not None and first.usage.total_tokens == 18
+        parts: Any = [
+            {"type": "input_text", "text": "a longer text, please"},
+            {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"},
+            {
+                "type": "input_file",
+                "filename": "a.txt",
+                "file_data": "data:text/plain;base64,aGk=",
+            },
+        ]
+        stream = await client.responses.create(
+            model="main",
+            input=[{"role": "user", "content": parts}],
+            previous_response_id=first.id,
+            stream=True,
+        )
+        events = [event async for event in stream]
+        deltas = [it.delta for it in events if it.type == "response.output_text.delta"]
+        assert "".join(deltas) == "echo: a longer text, please"
+        assert [it.sequence_number for it in events] == list(range(len(events)))
+        assert events[-1].type == "response.completed"
+        assert events[-1].response.output_text == "echo: a longer text, please"
+        assert [it.dm for it in api.agent.messages] == ["api.sdk.main"] * 2
+        assert [it.kind for it in api.agent.messages[1].attachments] == ["photo", "document"]
+
+        result: Any = [{"type": "function_call_output", "call_id": "c", "output": "1"}]
+        with pytest.raises(openai.BadRequestError, match="calls no tools of yours"):
+            await client.responses.create(model="main", input=result)
+        api.agent.kind = "error"
+        failing = await client.responses.create(model="main", input="three", stream=True)
+        assert [event async for event in failing][-1].type == "response.failed"
+    async with api.sdk(stranger) as client:
+        with pytest.raises(openai.BadRequestError) as foreign:
+            await client.responses.create(
+                model="main", input="mine?", previous_response_id=first.id
+            )
+    assert foreign.value.code == "previous_response_not_found"
+    assert len(api.agent.texts) == 3
+
+
 async def test_errors_have_the_shape_that_the_sdk_expects(api: OpenAIWorld) -> None:
     token = await api.add_client("sdk")
     async with api.sdk(token, max_retries=2) as client:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_common.errors import InvalidRequest
-from choir_control.api.openai.chat_request import parse_chat_request, read_user_message
+from choir_control.api.openai.chat_request import parse_chat_request
 from choir_control.api.openai.client_tasks import answer_task
 from choir_control.api.openai.reply_text import ReplyText
 
@@ -71,12 +71,12 @@ def test_what_an_agent_cannot_promise_is_refused(more: dict[str, object], field:
 )
 def test_a_request_without_a_new_message_of_the_user_is_refused(messages: list[object]) -> None:
     with pytest.raises(InvalidRequest, match=r"^messages"):
-        read_user_message(parse_chat_request(body(*messages)))
+        parse_chat_request(body(*messages)).read_message()
 
 
 def test_a_system_message_after_the_users_does_not_hide_it() -> None:
     request = parse_chat_request(body(USER, {"role": "system", "content": "Be short."}))
-    assert read_user_message(request).text == "hello"
+    assert request.read_message().text == "hello"
 
 
 def test_a_user_who_writes_about_tasks_is_not_taken_for_a_program() -> None:

@@ -154,8 +154,8 @@ def _make_client_apis(services: ControlServices) -> tuple[OpenAIEndpoints, McpEn
     """Return the APIs for clients with a token: that of OpenAI, and the MCP server."""
     clients = services.api_clients
     conversations = ConversationResolver(services.configuration)
-    lookup = AnswerStore(services.database)
-    turns = TurnService(gateway=services.gateway, lookup=lookup, clients=clients)
+    answers = AnswerStore(services.database)
+    turns = TurnService(gateway=services.gateway, answers=answers, clients=clients)
     reader = ClientReader(
         configuration=services.configuration,
         memory=services.host_tools.memory,

@@ -62,6 +62,14 @@ class ConversationResolver:
             )
         return dm
 
+    def may_use(self, client: ApiClient, model: str, dm: str) -> bool:
+        """Return whether a conversation with an agent of the client is its own or one of its person's."""
+        return _may_use(self._configuration.current, client, dm, model)
+
+    def names_another(self, request: Request, dm: str) -> bool:
+        """Return whether the header of a request names another conversation than `dm`."""
+        return request.headers.get(CONVERSATION_HEADER, dm) != dm
+
     def _agents(self, snapshot: ConfigSnapshot, client: ApiClient) -> list[str]:
         names = sorted(client.agents or snapshot.config.agents)
         return [

@@ -7,6 +7,7 @@ sampling and the client's own tools are ignored. What would change the meaning o
 import base64
 import binascii
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,8 @@ from choir_common.wire.messages import MAX_TEXT
 from choir_common.wire.validation_messages import error_messages
 
 SHOWN = 3
+FREE_TOOL_CHOICES = (None, "auto", "none")
+"""Those that leave the choice to the agent."""
 USER_ROLES = frozenset({"user"})
 INSTRUCTION_ROLES = frozenset({"system", "developer"})
 AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
@@ -72,6 +75,23 @@ ContentPart = Annotated[
 _PARTS: TypeAdapter[tuple[ContentPart, ...]] = TypeAdapter(tuple[ContentPart, ...])
 
 
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """A file of the user's message."""
+
+    name: str
+    mime: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What reaches the agent."""
+
+    text: str
+    files: tuple[SentFile, ...] = ()
+
+
 class _StreamOptions(_Part):
     include_usage: bool = False
 
@@ -91,26 +111,18 @@ class ChatRequest(_Part):
     modalities: tuple[str, ...] | None = None
 
     @property
+    def previous_message(self) -> None:
+        """Return None: this API does not name earlier answers."""
+        return
+
+    def read_message(self) -> UserMessage:
+        """Return what reaches the agent; raises InvalidRequest."""
+        return read_user_message(self.messages, "messages")
+
+    @property
     def includes_usage(self) -> bool:
         """Return whether the stream ends with the usage."""
         return self.stream_options is not None and self.stream_options.include_usage
-
-
-@dataclass(frozen=True, slots=True)
-class SentFile:
-    """A file of the user's message."""
-
-    name: str
-    mime: str
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class UserMessage:
-    """What reaches the agent."""
-
-    text: str
-    files: tuple[SentFile, ...] = ()
 
 
 def parse_chat_request(body: bytes) -> ChatRequest:
@@ -123,27 +135,34 @@ def parse_chat_request(body: bytes) -> ChatRequest:
     return request
 
 
-def read_user_message(request: ChatRequest) -> UserMessage:
-    """Return the last message of the user; raises InvalidRequest if the request does not end with one."""
-    dialogue = [it for it in request.messages if it.get("role") not in INSTRUCTION_ROLES]
+def read_user_message(messages: Sequence[Mapping[str, Any]], field: str) -> UserMessage:
+    """Return the last message of the user.
+
+    Raises InvalidRequest, with the name of the request's field, if the request does not end with one.
+    """
+    dialogue = [it for it in messages if it.get("role") not in INSTRUCTION_ROLES]
     if not dialogue or dialogue[-1].get("role") not in USER_ROLES:
         raise InvalidRequest(
-            "messages: the last message must be of the role user: only that one reaches the agent."
+            f"{field}: the last message must be of the role user: only that one reaches the agent."
         )
     content = dialogue[-1].get("content")
-    message = UserMessage(content) if isinstance(content, str) else _join(_read_parts(content))
+    message = (
+        UserMessage(content)
+        if isinstance(content, str)
+        else _join(_read_parts(content, field), field)
+    )
     if not message.text.strip() and not message.files:
-        raise InvalidRequest("messages: the last message is empty.")
+        raise InvalidRequest(f"{field}: the last message is empty.")
     if len(message.text) > MAX_TEXT:
-        raise InvalidRequest(f"messages: the last message has more than {MAX_TEXT:,} characters.")
+        raise InvalidRequest(f"{field}: the last message has more than {MAX_TEXT:,} characters.")
     return message
 
 
 def _refuse_unsupported(request: ChatRequest) -> None:
     """Raise InvalidRequest for parameters that would promise something about the answer."""
     forced = {
-        "tool_choice": request.tool_choice not in (None, "auto", "none"),
-        "function_call": request.function_call not in (None, "auto", "none"),
+        "tool_choice": request.tool_choice not in FREE_TOOL_CHOICES,
+        "function_call": request.function_call not in FREE_TOOL_CHOICES,
     }
     for name, is_forced in forced.items():
         if is_forced:
@@ -162,19 +181,19 @@ def _refuse_unsupported(request: ChatRequest) -> None:
         raise InvalidRequest("modalities: agents answer with text.")
 
 
-def _read_parts(content: object) -> tuple[ContentPart, ...]:
+def _read_parts(content: object, field: str) -> tuple[ContentPart, ...]:
     try:
         return _PARTS.validate_python(content)
     except ValidationError as error:
         faults = "; ".join(error_messages(error, "content")[:SHOWN])
-        raise InvalidRequest(f"messages[-1].content: {faults}.") from None
+        raise InvalidRequest(f"{field}[-1].content: {faults}.") from None
 
 
-def _join(parts: tuple[ContentPart, ...]) -> UserMessage:
+def _join(parts: tuple[ContentPart, ...], field: str) -> UserMessage:
     texts: list[str] = []
     files: list[SentFile] = []
     for number, part in enumerate(parts):
-        place = f"messages[-1].content[{number}]"
+        place = f"{field}[-1].content[{number}]"
         match part:
             case _TextPart():
                 texts.append(part.text)
@@ -190,7 +209,7 @@ def _join(parts: tuple[ContentPart, ...]) -> UserMessage:
                 mime, content = _read_data_url(part.file.file_data, f"{place}.file.file_data")
                 files.append(SentFile(part.file.filename, mime, content))
     if len(files) > MAX_FILES:
-        raise InvalidRequest(f"messages: the last message has more than {MAX_FILES} files.")
+        raise InvalidRequest(f"{field}: the last message has more than {MAX_FILES} files.")
     return UserMessage("\n".join(texts), tuple(files))
 
 

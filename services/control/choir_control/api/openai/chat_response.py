@@ -1,6 +1,6 @@
 """Responses of `/chat/completions` and `/models`, as objects and as chunks of a stream. Pure."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from choir_common.errors import ChoirError
 from choir_common.wire.model import WireModel
@@ -107,20 +107,24 @@ class CompletionEvent(WireModel):
 class CompletionWriter:
     """Writes the responses to one request."""
 
-    def __init__(self, completion_id: str, created: int, model: str) -> None:
-        self._id = completion_id
+    def __init__(
+        self, message_id: str, created: int, model: str, *, shows_usage: bool = False
+    ) -> None:
+        self._id = f"chatcmpl-{message_id}"
+        self._shows_usage = shows_usage
         self._created = created
         self._model = model
 
-    def complete(self, text: str, usage: TokenUsage | None) -> ChatCompletion:
+    def complete(self, text: str, usage: TokenUsage | None) -> dict[str, Any]:
         """Return a complete answer."""
-        return ChatCompletion(
+        completion = ChatCompletion(
             id=self._id,
             created=self._created,
             model=self._model,
             choices=(Choice(message=AnswerMessage(content=text)),),
             usage=_usage(usage),
         )
+        return completion.model_dump(mode="json")
 
     def begin(self) -> bytes:
         """Return the first event of a stream."""
@@ -130,24 +134,20 @@ class CompletionWriter:
         """Return the event that appends a text."""
         return self._event(EventChoice(delta=AddedText(content=text)))
 
-    def end(self) -> bytes:
-        """Return the event that ends the answer."""
-        return self._event(EventChoice(delta=AddedText(), finish_reason="stop"))
+    def end(self, usage: TokenUsage | None) -> bytes:
+        """Return the events that end the answer, with the usage if the request asks for it."""
+        last = self._event(EventChoice(delta=AddedText(), finish_reason="stop"))
+        return last + (self._event(usage=_usage(usage)) if self._shows_usage else b"") + DONE
 
-    def usage(self, usage: TokenUsage | None) -> bytes:
-        """Return the event with the usage, which comes after the end."""
-        return self._event(usage=_usage(usage))
+    def fail(self, error: ChoirError) -> bytes:
+        """Return the event of an error after a stream has begun."""
+        return b"data: " + error_body(error.status, error.code, error.message) + b"\n\n"
 
     def _event(self, *choices: EventChoice, usage: Usage | None = None) -> bytes:
         chunk = CompletionEvent(
             id=self._id, created=self._created, model=self._model, choices=choices, usage=usage
         )
         return b"data: " + chunk.model_dump_json().encode() + b"\n\n"
-
-
-def error_event(error: ChoirError) -> bytes:
-    """Return the event of an error after a stream has begun."""
-    return b"data: " + error_body(error.status, error.code, error.message) + b"\n\n"
 
 
 def _usage(usage: TokenUsage | None) -> Usage | None:

@@ -28,11 +28,16 @@ def error_body(status: int, code: str, message: str) -> bytes:
     """Return the JSON of an error."""
     field = _PARAMETER.match(message)
     is_model = status == HTTPStatus.NOT_FOUND and message.startswith("model: ")
+    is_response = message.startswith("previous_response_id: ")
+    if is_model:
+        code = "model_not_found"
+    elif is_response:
+        code = "previous_response_not_found"
     error = {
         "message": message,
         "type": _type_of(status),
         "param": field[1] if field else None,
-        "code": "model_not_found" if is_model else _CODES.get(status, code),
+        "code": _CODES.get(status, code),
     }
     return json.dumps({"error": error}).encode()
 

@@ -53,8 +53,8 @@ class RetryDetector:
     messages: a user may say the same twice.
     """
 
-    def __init__(self, lookup: AnswerStore) -> None:
-        self._lookup = lookup
+    def __init__(self, answers: AnswerStore) -> None:
+        self._answers = answers
         self._recent: dict[tuple[str, str], str] = {}
         """Keys of requests of this process, which may not be stored yet."""
 
@@ -64,7 +64,7 @@ class RetryDetector:
             return f"own-{hashlib.sha256(own_key.encode()).hexdigest()[:40]}"
         digest = hashlib.sha256(body).hexdigest()[:32]
         if is_retry:
-            update = await self._lookup.find_update(dm, f"{dm}:{digest}.", RETRY_WINDOW)
+            update = await self._answers.find_update(dm, f"{dm}:{digest}.", RETRY_WINDOW)
             earlier = update.partition(":")[2] if update else self._recent.get((dm, digest))
             if earlier is not None:
                 return earlier
@@ -79,10 +79,10 @@ class TurnService:
     """Service of turns: what the routes of the API use."""
 
     def __init__(
-        self, *, gateway: GatewayClients, lookup: AnswerStore, clients: ApiClientService
+        self, *, gateway: GatewayClients, answers: AnswerStore, clients: ApiClientService
     ) -> None:
-        self.lookup = lookup
-        self.keys = RetryDetector(lookup)
+        self.answers = answers
+        self.keys = RetryDetector(answers)
         self._gateway = gateway
         self._clients = clients
 
@@ -99,7 +99,7 @@ class TurnService:
 
     async def find(self, dm: str, agent_id: str, inbox_id: str) -> Turn | None:
         """Return the turn of a message that was stored in a conversation; None if there is none."""
-        if await self.lookup.find_dm(inbox_id) != dm:
+        if await self.answers.find_dm(inbox_id) != dm:
             return None
         accepted = InboundAccepted(
             inbox_id=inbox_id, duplicate=True, agent_id=agent_id, agent_state="running"
@@ -137,7 +137,7 @@ class TurnService:
                             yield text.add(event.text)
 
     async def _read_state(self, turn: Turn) -> MessageState:
-        state = await self.lookup.read_state(turn.accepted.inbox_id)
+        state = await self.answers.read_state(turn.accepted.inbox_id)
         if state is None:
             raise AgentFailure("The message was erased before it was answered.")
         return state
