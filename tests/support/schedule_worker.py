@@ -23,21 +23,25 @@ ANSWER = "UPDATE choir_control.inbox SET answered_rev = 1 WHERE answered_rev IS 
 
 @dataclass
 class FastClock(SystemClock):
-    """A wall clock that began at `start` and runs `factor` times as fast; `offset` sets it."""
+    """A wall clock that runs `factor` times as fast from `start`, while it is not held; `offset` sets it."""
 
     start: datetime
-    began: float
     factor: float
-    offset: timedelta
+    offset: timedelta = timedelta(0)
+    resumed_at: float | None = None
+    """None while it is held."""
 
     def now(self) -> datetime:
-        return (
-            self.start + timedelta(seconds=(time.time() - self.began) * self.factor) + self.offset
-        )
+        seconds = 0.0 if self.resumed_at is None else time.time() - self.resumed_at
+        return self.start + timedelta(seconds=seconds * self.factor) + self.offset
 
-    def stop(self) -> None:
+    def resume(self) -> None:
+        """Let the time go on."""
+        self.resumed_at = time.time()
+
+    def hold(self) -> None:
         """Let the time stand still."""
-        self.start, self.offset, self.factor = self.now(), timedelta(0), 0.0
+        self.start, self.offset, self.resumed_at = self.now(), timedelta(0), None
 
 
 class OneConversation:
@@ -76,6 +80,7 @@ async def work(dsn: str, password: str, clock: FastClock, begun: Event) -> None:
     """Run schedules without limit; set `begun` when the database is open."""
     async with Database(dsn, password, size=2, application="schedule-worker") as database:
         runner = make_runner(database, clock)
+        clock.resume()
         begun.set()
         while True:
             try:
@@ -88,7 +93,7 @@ async def work(dsn: str, password: str, clock: FastClock, begun: Event) -> None:
 
 async def finish(database: Database, clock: FastClock) -> None:
     """Run what is due at a time that stands still, until nothing is open."""
-    clock.stop()
+    clock.hold()
     runner = make_runner(database, clock)
     for _ in range(5):
         await runner.tick()
