@@ -26,13 +26,15 @@ from choirctl.imports.source_files import SourceFiles, open_source
 from choirctl.output.printing import format_count, print_json, stderr_console
 
 SHOWN = 20
-READERS: dict[str, Callable[[SourceFiles], Iterator[Item]]] = {
-    "openclaw": openclaw.read,
-    "hermes": hermes.read,
-    "chatgpt": chatgpt.read,
-    "claude": claude.read,
-    "nanobot": nanobot.read,
+Reader = Callable[[SourceFiles], Iterator[Item]]
+SOURCES: dict[str, tuple[Reader, str]] = {
+    "openclaw": (openclaw.read, "Import OpenClaw's folder, ~/.openclaw."),
+    "hermes": (hermes.read, "Import the folder of Hermes Agent, ~/.hermes."),
+    "chatgpt": (chatgpt.read, "Import ChatGPT's data export."),
+    "claude": (claude.read, "Import the data export of claude.ai."),
+    "nanobot": (nanobot.read, "Import nanobot's folder, ~/.nanobot."),
 }
+"""The reader of each source, and the help of its command."""
 CHANNEL_COMMANDS = {"telegram": "choirctl telegram connect"}
 CHANNEL_GUIDES = ("discord", "slack", "matrix", "email", "whatsapp", "signal")
 
@@ -52,95 +54,28 @@ Undo = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    add_group(
-        app,
-        "import",
-        ("openclaw", import_openclaw),
-        ("hermes", import_hermes),
-        ("chatgpt", import_chatgpt),
-        ("claude", import_claude),
-        ("nanobot", import_nanobot),
-    )
+    add_group(app, "import", *((source, _command(source)) for source in SOURCES))
 
 
-def import_openclaw(
-    ctx: typer.Context,
-    path: ExportPath,
-    agent: Agent = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    undo: Undo = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Import OpenClaw's folder, ~/.openclaw."""
-    place = find_target(ctx, home, url)
-    _import("openclaw", path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
+def _command(source: str) -> Callable[..., None]:
+    """Return the command that imports from one source."""
 
+    def import_source(
+        ctx: typer.Context,
+        path: ExportPath,
+        agent: Agent = None,
+        dry_run: DryRun = False,
+        yes: Yes = False,
+        undo: Undo = False,
+        home: Home = None,
+        url: Url = None,
+        as_json: AsJson = False,
+    ) -> None:
+        place = find_target(ctx, home, url)
+        _import(source, path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
 
-def import_hermes(
-    ctx: typer.Context,
-    path: ExportPath,
-    agent: Agent = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    undo: Undo = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Import the folder of Hermes Agent, ~/.hermes."""
-    place = find_target(ctx, home, url)
-    _import("hermes", path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
-
-
-def import_chatgpt(
-    ctx: typer.Context,
-    path: ExportPath,
-    agent: Agent = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    undo: Undo = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Import ChatGPT's data export."""
-    place = find_target(ctx, home, url)
-    _import("chatgpt", path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
-
-
-def import_claude(
-    ctx: typer.Context,
-    path: ExportPath,
-    agent: Agent = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    undo: Undo = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Import the data export of claude.ai."""
-    place = find_target(ctx, home, url)
-    _import("claude", path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
-
-
-def import_nanobot(
-    ctx: typer.Context,
-    path: ExportPath,
-    agent: Agent = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    undo: Undo = False,
-    home: Home = None,
-    url: Url = None,
-    as_json: AsJson = False,
-) -> None:
-    """Import nanobot's folder, ~/.nanobot."""
-    place = find_target(ctx, home, url)
-    _import("nanobot", path, place, agent, dry_run=dry_run, yes=yes, undo=undo, as_json=as_json)
+    import_source.__doc__ = SOURCES[source][1]
+    return import_source
 
 
 def _import(
@@ -154,16 +89,17 @@ def _import(
     undo: bool,
     as_json: bool,
 ) -> None:
+    read, _ = SOURCES[source]
     with open_source(path) as files:
         default_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
         def batches() -> Iterator[list[Record]]:
             recount = ImportReport(source)
-            for item in READERS[source](files):
+            for item in read(files):
                 yield recount.add(item, default_at)
 
         report = ImportReport(source)
-        for item in READERS[source](files):
+        for item in read(files):
             report.add(item, default_at)
         if not as_json or not yes:
             _print_report(report)
