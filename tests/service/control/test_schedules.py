@@ -50,6 +50,19 @@ def go_on(world: World, **duration: float) -> None:
     look(world)
 
 
+async def until_time_is_seen(world: World) -> None:
+    """Wait until the worker has ended the look that it began before the clock was set."""
+    assert world.control is not None
+    runner = world.control.services.schedules.runner
+    look(world)
+
+    async def is_seen() -> bool:
+        # cleared right before a look reads the clock
+        return not runner._wake.is_set()
+
+    await until(is_seen, within=60)
+
+
 async def add(world: World, text: str = "tea is ready", **fields: Any) -> ScheduleView:
     """Add a schedule as an operator; by default a reminder in five minutes."""
     settings = {"agent_id": "main", "kind": "remind", "timing": "in", "value": "5m", **fields}
@@ -74,7 +87,7 @@ async def until_states(world: World, view: ScheduleView, *states: str) -> Schedu
         return [run.state for run in reversed(shown.runs)] == list(states)
 
     try:
-        await until(reached, within=20)
+        await until(reached, within=60)
     except TimeoutError:
         raise AssertionError(f"{shown.runs} are not {states}") from None
     return shown
@@ -237,6 +250,7 @@ async def test_a_prompt_waits_for_an_agent_that_does_not_run_and_runs_once_late(
     run = await world.post(f"/v1/schedules/{view.schedule_id}/run")
     assert run.status_code == 409 and "other is not running" in run.text
     go_on(world, hours=1, minutes=30)
+    await until_time_is_seen(world)
     started = await world.post("/v1/agents/other/start", json={"workspace": "spare"})
     assert started.status_code < 300, started.text
     await until_states(world, view, "missed", "running")
