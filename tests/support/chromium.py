@@ -1,8 +1,12 @@
-"""Skip marker for tests that need a real Chromium."""
+"""Skip marker for tests that need a real Chromium, and the one that the web page is tested in."""
 
 import shutil
 
 import pytest
+
+PAGE_CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+"""Chromium without windows takes half the processor time. It blocks no pop-ups: the browser service does
+not use it."""
 
 needs_chromium = pytest.mark.skipif(
     shutil.which("chromium") is None,

@@ -5,7 +5,6 @@ With CHOIR_SCREENSHOTS=FOLDER the tests of the page store what they show there.
 
 import contextlib
 import os
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,8 @@ from playwright.async_api import (
     ViewportSize,
     async_playwright,
 )
+
+from tests.support.chromium import PAGE_CHROMIUM
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 SERIOUS = ("serious", "critical")
@@ -93,7 +94,7 @@ async def running_chromium(*flags: str) -> AsyncIterator[Browser]:
     """Start Chromium with these command-line flags."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), chromium_sandbox=False, args=flags
+            executable_path=PAGE_CHROMIUM, chromium_sandbox=False, args=flags
         )
         yield browser
         await browser.close()
