@@ -90,15 +90,24 @@ def definitions(service: str | None) -> dict[str, set[str]]:
     for folder in PACKAGES.values():
         if service and folder.startswith("services/") and folder != service:
             continue
-        for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                match node:
-                    case ast.ClassDef(name=name):
-                        names.setdefault(name, set()).update(members(node))
-                    case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                        names.setdefault(name, set())
-                    case ast.Name(id=name, ctx=ast.Store()):
-                        names.setdefault(name, set())
+        for name, inner in names_in(folder).items():
+            names.setdefault(name, set()).update(inner)
+    return names
+
+
+@cache
+def names_in(folder: str) -> dict[str, set[str]]:
+    """Return every name that the modules of a folder define, with the members of each class."""
+    names: dict[str, set[str]] = {}
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.ClassDef(name=name):
+                    names.setdefault(name, set()).update(members(node))
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    names.setdefault(name, set())
+                case ast.Name(id=name, ctx=ast.Store()):
+                    names.setdefault(name, set())
     return names
 
 

@@ -1,6 +1,5 @@
 """What the contract needs of a channel: a fake messenger with one known user, one stranger, and faults."""
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -21,6 +20,7 @@ from choir_common.wire.messages import (
 from choir_gateway.channels.interface import Channel, ConversationDirectory
 from choir_testing.fake_control_inbox import FakeControlClient
 from choir_testing.fake_outbox_files import FakeOutboxFiles
+from tests.support import polling
 
 WITHIN_S = 200.0
 USER, STRANGER = "7", "9"
@@ -161,6 +161,4 @@ class ChannelHarness(ABC):
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait until a condition is true. Raises TimeoutError."""
-    async with asyncio.timeout(WITHIN_S):
-        while not await condition():
-            await asyncio.sleep(0.02)
+    await polling.until(condition, WITHIN_S)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -67,7 +68,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 def search(repository: Path, *, disable: bool = True) -> TrapReport:
-    return search_traps(repository.parent, disable=disable, within_s=WITHIN_S)
+    return search_traps(repository.parent, disable=disable, within_s=WITHIN_S, cancelled=Event())
 
 
 def command(repository: Path) -> str:
@@ -282,4 +283,8 @@ def test_a_workspace_that_is_too_deep_or_unreadable_is_reported(repository: Path
         deep /= "d"
         deep.mkdir()
     assert not search(repository).is_complete
-    assert search_traps(repository.parent, disable=True, within_s=-1.0).is_complete is False
+    root, cancelled = repository.parent, Event()
+    late = search_traps(root, disable=True, within_s=-1.0, cancelled=cancelled)
+    cancelled.set()
+    cut = search_traps(root, disable=True, within_s=WITHIN_S, cancelled=cancelled)
+    assert not late.is_complete and not cut.is_complete

@@ -77,10 +77,24 @@ async def test_traps_of_an_agent_are_disabled_in_its_own_workspace(
 ) -> None:
     lay_trap(path_of(world) / "repo")
     await agent.reply("done")
-    assert world.control is not None
-    await world.control.services.sessions.traps.sweep()
+    await until_found(
+        world,
+        TrapReport(changes=("repo/.git/config",), disabled=("repo/.git/config.disabled-by-choir",)),
+    )
     main = (await shown(world))["main"]
     assert (main["disabled"], main["traps"]) == (["repo/.git/config.disabled-by-choir"], [])
+
+
+async def until_found(world: World, report: TrapReport) -> None:
+    """Search until this is found: a search rests for a multiple of the time that the one before took."""
+    assert world.control is not None
+    traps = world.control.services.sessions.traps
+
+    async def is_found() -> bool:
+        await traps.sweep()
+        return traps.report("main") == report
+
+    await until(is_found, within=60)
 
 
 async def test_traps_in_a_directory_of_the_owner_are_named_only(
@@ -89,14 +103,11 @@ async def test_traps_in_a_directory_of_the_owner_are_named_only(
     lay_trap(tmp_path / "repo")
     shutil.rmtree(path_of(world), ignore_errors=True)
     path_of(world).symlink_to(tmp_path)
-    assert world.control is not None
-    traps = world.control.services.sessions.traps
     await agent.reply("one")
-    await traps.sweep()
-    assert traps.report("main") == TrapReport(warnings=("repo/.git/config",))
+    await until_found(world, TrapReport(warnings=("repo/.git/config",)))
     (tmp_path / ".envrc").write_text("x")
     await agent.reply("two")
-    await traps.sweep()
+    await until_found(world, TrapReport(warnings=(".envrc", "repo/.git/config")))
     assert (await shown(world))["main"]["traps"] == [".envrc", "repo/.git/config"]
 
 

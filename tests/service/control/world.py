@@ -32,6 +32,7 @@ from choir_control.app import ControlApp
 from choir_control.settings import ControlSecrets, ControlSettings
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.hand_runtime import HandRuntime
+from tests.support import polling
 from tests.support.bus import SERVICE_KEYS
 from tests.support.home import make_short_directory
 from tests.support.ports import free_port
@@ -292,12 +293,7 @@ def a_message(
 
 async def until(condition: Callable[[], Awaitable[bool]], within: float = 200) -> None:
     """Wait until `condition` holds."""
-    try:
-        async with asyncio.timeout(within):
-            while not await condition():
-                await asyncio.sleep(0.02)
-    except TimeoutError as error:
-        raise TimeoutError(f"{condition.__qualname__} did not hold in {within:g} s") from error
+    await polling.until(condition, within)
 
 
 def _tasks() -> str:

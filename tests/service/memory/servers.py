@@ -24,6 +24,7 @@ from choir_common.http.client import make_client
 from choir_common.postgres.pool import Database
 from choir_local.nats import EmbeddedNats
 from choir_memory.embedding.embedder import VectorTypes
+from tests.support import polling
 from tests.support.bus import BUS_KEY, BUS_USERS, SERVICE_KEYS
 from tests.support.home import make_short_directory
 from tests.support.ports import free_port
@@ -86,9 +87,7 @@ def make_directory() -> Iterator[Path]:
 
 async def until(condition: Callable[[], Awaitable[bool]], within: float = 60) -> None:
     """Wait until `condition` holds."""
-    async with asyncio.timeout(within):
-        while not await condition():
-            await asyncio.sleep(0.05)
+    await polling.until(condition, within)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -107,15 +108,19 @@ def test_what_a_workspace_holds_is_measured_without_links(root: Path, outside: P
     (root / "a").mkdir()
     (root / "a/file").write_bytes(b"x" * 1000)
     (root / "link").symlink_to(outside)
-    found = measure_workspace(root, 5)
+    found = measure_workspace(root, 5, Event())
     assert (found.exists, found.files, found.complete) == (True, 2, True)
     assert 1000 <= found.size < 1500
     (root / "again").hardlink_to(root / "a/file")
-    assert measure_workspace(root, 5).allocated == found.allocated
-    assert not measure_workspace(root / "none", 5).exists
+    assert measure_workspace(root, 5, Event()).allocated == found.allocated
+    assert not measure_workspace(root / "none", 5, Event()).exists
 
 
-def test_measuring_ends_when_its_time_is_over(root: Path) -> None:
+def test_measuring_ends_when_its_time_is_over_or_it_is_cancelled(root: Path) -> None:
     for number in range(600):
         (root / str(number)).touch()
-    assert not measure_workspace(root, 0).complete
+    cancelled = Event()
+    assert measure_workspace(root, 5, cancelled).complete
+    assert not measure_workspace(root, 0, cancelled).complete
+    cancelled.set()
+    assert not measure_workspace(root, 5, cancelled).complete

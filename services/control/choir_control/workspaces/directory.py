@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +75,11 @@ class WorkspaceSize:
     """Bytes on disk of files and directories; a file with several names counts once."""
 
 
-def measure_workspace(root: Path, within_s: float) -> WorkspaceSize:
-    """Count the files below `root` and their bytes, for `within_s` seconds at most, following no links."""
+def measure_workspace(root: Path, within_s: float, cancelled: threading.Event) -> WorkspaceSize:
+    """Count the files below `root` and their bytes, following no links.
+
+    It ends early, incomplete, after `within_s` seconds or when `cancelled` is set.
+    """
     root = root.expanduser()
     if not root.is_dir():
         return WorkspaceSize(exists=False)
@@ -87,7 +91,8 @@ def measure_workspace(root: Path, within_s: float) -> WorkspaceSize:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
                     seen += 1
-                    if seen % LOOK_EVERY == 0 and time.monotonic() > deadline:
+                    is_look = seen % LOOK_EVERY == 0
+                    if is_look and (cancelled.is_set() or time.monotonic() > deadline):
                         return WorkspaceSize(True, files, size, False, seen, allocated)
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISDIR(status.st_mode):

@@ -14,6 +14,7 @@ import re
 import secrets
 import stat
 import subprocess
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -73,15 +74,19 @@ class TrapReport:
     """False if there are more entries or levels than are searched, or directories that cannot be read."""
 
 
-def search_traps(root: Path, *, disable: bool, within_s: float) -> TrapReport:
+def search_traps(
+    root: Path, *, disable: bool, within_s: float, cancelled: threading.Event
+) -> TrapReport:
     """Search a workspace for at most `within_s` seconds, the upper directories first.
 
-    With `disable`, git's configuration and hooks are disabled, otherwise they are named. Raises OSError if
-    `root` cannot be opened as a directory, and Unavailable if git cannot be run.
+    It ends early, incomplete, when `cancelled` is set. With `disable`, git's configuration and hooks are
+    disabled, otherwise they are named. Raises OSError if `root` cannot be opened as a directory, and
+    Unavailable if git cannot be run.
     """
     top = os.open(root.expanduser(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return _TrapSearch(top, disable, time.monotonic() + within_s).run()
+        deadline = time.monotonic() + within_s
+        return _TrapSearch(top, disable, deadline, cancelled).run()
     finally:
         os.close(top)
 
@@ -93,6 +98,7 @@ class _TrapSearch:
     top: int
     disable: bool
     deadline: float
+    cancelled: threading.Event
     changes: list[str] = field(default_factory=list)
     disabled: set[str] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
@@ -102,7 +108,8 @@ class _TrapSearch:
     def run(self) -> TrapReport:
         waiting: deque[tuple[str, ...]] = deque([()])
         while waiting:
-            if self.entries > MAX_ENTRIES or time.monotonic() > self.deadline:
+            too_long = self.entries > MAX_ENTRIES or time.monotonic() > self.deadline
+            if too_long or self.cancelled.is_set():
                 self.is_complete = False
                 break
             path = waiting.popleft()

@@ -5,6 +5,7 @@ startup drops it (`LeaseStore.delete_stale`). The deletion itself is in `choir_c
 """
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -21,6 +22,7 @@ from choir_control.agents.sessions.workspace_traps import WorkspaceTrapService
 from choir_control.agents.sessions.workspace_usage import describe_excess
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import LeaseStore
+from choir_control.workspaces.cancellation import run_cancellable
 from choir_control.workspaces.deletion import DeletionResult, delete_contents
 from choir_control.workspaces.directory import (
     WorkspaceSize,
@@ -63,7 +65,9 @@ class WorkspaceService:
         holders = await self._leases.holders("workspace:")
         views = []
         for name, workspace in sorted(self._configuration.current.config.workspaces.items()):
-            usage = await asyncio.to_thread(measure_workspace, Path(workspace.path), MEASURE_S)
+            usage = await run_cancellable(
+                partial(measure_workspace, Path(workspace.path), MEASURE_S)
+            )
             holder = holders.get(f"workspace:{name}")
             report = self._traps.report(name)
             views.append(
@@ -190,7 +194,7 @@ class _DeletionReport:
 
 async def _empty(root: Path, progress: OperationProgress) -> DeletionResult:
     """Empty a directory in a thread, and report progress after every thousand entries."""
-    usage = await asyncio.to_thread(measure_workspace, root, MEASURE_S)
+    usage = await run_cancellable(partial(measure_workspace, root, MEASURE_S))
     listener = _DeletionReport(progress, usage)
     listener.report(0)
     try:

@@ -4,9 +4,9 @@ An agent enforces the limits itself, before and while it writes. Control measure
 notifies the user of an agent whose workspace is over a limit.
 """
 
-import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -18,6 +18,7 @@ from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.conversations import ConversationStore
 from choir_control.log.leases.dm_memory import DmMemoryStore
 from choir_control.log.signals.notifier import OutboxRescanner
+from choir_control.workspaces.cancellation import run_cancellable
 from choir_control.workspaces.directory import WorkspaceSize, measure_workspace
 
 log = structlog.get_logger("choir.sessions")
@@ -100,7 +101,7 @@ class WorkspaceUsageService:
 
     async def _measure(self, path: str, progress: tuple[str, int] | None) -> Measurement:
         start = time.monotonic()
-        size = await asyncio.to_thread(measure_workspace, Path(path), MEASURE_S)
+        size = await run_cancellable(partial(measure_workspace, Path(path), MEASURE_S))
         now = time.monotonic()
         return Measurement(path, progress, now, now + REST_FACTOR * (now - start), size)
 
