@@ -290,7 +290,7 @@ async def test_memory_outlives_the_containers(stack: ComposeStack) -> None:
 
 
 def test_up_alone_answers_the_first_hello() -> None:
-    """As the README says: up, then chat; with no .env and no home directory made before."""
+    """As the guide says: up, then chat; with no .env and no home directory made before."""
     with running_containers() as stack:
         assert stack.run("chat", "-m", "hello").strip()
         agents = json.loads(stack.run("agent", "list", "--json"))
@@ -300,7 +300,7 @@ def test_up_alone_answers_the_first_hello() -> None:
         ids = set(stack.compose("ps", "--quiet").split())
         stack.compose("up", "--wait")
         assert set(stack.compose("ps", "--quiet").split()) == ids
-        every_line_of_the_readme_works(stack)
+        every_line_of_the_guide_works(stack)
         a_backup_is_restored(stack)
         a_key_and_an_address_of_the_environment_choose_the_model(stack)
 
@@ -333,9 +333,9 @@ def in_control(stack: ComposeStack, *words: str) -> str:
     return stack.compose("exec", "-T", "control", "choirctl", *words)
 
 
-def every_line_of_the_readme_works(stack: ComposeStack) -> None:
+def every_line_of_the_guide_works(stack: ComposeStack) -> None:
     """Docker is all that is needed: each line is given to a shell as it stands there."""
-    section = (ROOT / "README.md").read_text().partition("### Docker\n```\n")[2]
+    section = (ROOT / "docs/docker.md").read_text().partition("# Docker\n\n```\n")[2]
     lines = [line for line in section.partition("```")[0].splitlines() if " exec " in line]
     assert any("chat -m hello" in line for line in lines) and len(lines) >= 3
     for line in lines:

@@ -45,6 +45,7 @@ RUNTIME_FILES = frozenset(
 
 EXAMPLE = "threema"  # the channel that docs/development/add-a-channel.md adds
 
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 BRACES = re.compile(r"^(.*)\{([^{}]+)\}(.*)$")
@@ -180,3 +181,15 @@ def find_dead_names(page: str) -> Iterator[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_name_of_a_document_exists(page: str) -> None:
     assert list(find_dead_names(page)) == []
+
+
+def test_every_link_between_documents_leads_to_a_file() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/*/README.md")]
+    dead = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in LINK.findall(FENCE.sub("", page.read_text()))
+        if "://" not in target and not target.startswith("mailto:")
+        if not (page.parent / target).exists()
+    ]
+    assert len(pages) > 100 and dead == []

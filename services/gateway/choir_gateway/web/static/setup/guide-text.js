@@ -3,7 +3,8 @@ import {addressOf} from "../app/router.js";
 
 export const GUIDES = [
   "web", "conversations", "people", "telegram", "discord", "slack", "matrix", "email", "whatsapp", "signal", "webhook", "hooks",
-  "schedules", "providers", "local-models", "console", "openai", "mcp", "mcp-server", "skills", "import", "config", "memory-abilities",
+  "jobs", "schedules", "memory", "providers", "local-models", "voice", "console", "openai", "mcp", "mcp-server", "skills", "import",
+  "administration", "docker", "config", "memory-abilities", "performance",
 ];
 const PICTURE = /!\[[^\]]*\]\([^)\s]+\)/g;
 const LINK = /\[([^\]]*)\]\(([^)\s]+)\)/g;
