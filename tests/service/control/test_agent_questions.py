@@ -2,14 +2,16 @@
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from choir_common.clients.control import NatsControlClient
 from choir_common.ids import new_id
 from choir_common.lanes import edge_lane
 from choir_common.wire.events import Reply, UserMessageStarted
+from choir_common.wire.messages import InboundMessage
 from choir_common.wire.provenance import LaneTaint, Origin
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_common.wire.signals import CancelSignal, UserMessageSignal
@@ -122,12 +124,23 @@ async def test_a_question_is_asked_once_and_its_answer_survives_a_restart(
         found = (await ask(a, "b", **question)).output
         assert (found["state"], found["answer"]) == ("answered", "nothing")
         assert LaneTaint.model_validate(found["holds"], strict=False) == TAINTED
+
+    # nobody else can mark a message as a question, also not a gateway that names one
+    forged = InboundMessage(
+        gateway="console",
+        dm="ask.a.b",
+        update_id=f"question {origin.question_id}x",
+        text="a question of the agent root",
+        sent_at=datetime.now(UTC),
+    )
+    await NatsControlClient(stopped.bus).accept(forged)
+    assert (await b.next_message()).wake_up is None
     rows = await stopped.database.fetch("SELECT state FROM choir_control.agent_questions")
     assert [row["state"] for row in rows] == ["answered"]
     asked = await stopped.database.fetch(
-        "SELECT hosts FROM choir_control.inbox WHERE dm = 'ask.a.b'"
+        "SELECT inbox_id FROM choir_control.inbox WHERE dm = 'ask.a.b'"
     )
-    assert len(asked) == 1
+    assert len(asked) == 2
 
 
 async def test_questions_in_a_circle_or_without_permission_are_refused(

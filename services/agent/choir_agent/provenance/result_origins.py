@@ -136,7 +136,7 @@ def _of_answer(call: EndedCall) -> ResultProvenance:
         failed = code == NO_ANSWER  # may quote the other agent
         return ResultProvenance(outside=(origin(source, trust),) if failed else ())
     try:
-        holds = LaneTaint.model_validate(call.output.get("holds"))
+        holds = LaneTaint.model_validate(call.output.get("holds"), strict=False)
     except ValidationError:
         return ResultProvenance(outside=(origin(source),), private=(origin(source),))
     outside = [origin(f"{source}: {it.what}", it.trust) for it in holds.outside]

@@ -33,8 +33,8 @@ from choir_common.wire.signals import CancelSignal
 from choir_control.agents.host_tools.request import parse_tool_input
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.agent_questions.records import (
-    NoAnswer,
     AskingAgents,
+    NoAnswer,
     QuestionProgress,
     StoredQuestion,
     UnsettledQuestion,
