@@ -311,14 +311,22 @@ async def test_calls_that_end_make_room_and_requests_are_limited(
         answer = await client.call_tool("ask", {"message": "one more", "wait_seconds": 1})
         return bool(answer.is_error) and f"{MAX_OPEN} requests of this client" in texts(answer)[0]
 
-    async with connected(api, token) as client, connected(api, other) as another:
+    async def are_stored() -> bool:
+        count = "SELECT count(*) FROM choir_control.inbox WHERE dm = 'api.editor.main'"
+        return bool(await api.world.database.fetchval(count) == MAX_OPEN)
+
+    async with (
+        connected(api, token) as busy,
+        connected(api, token) as client,  # with connections of its own
+        connected(api, other) as another,
+        api.agent.hand.beating(),
+    ):
         calls = [
-            asyncio.create_task(client.call_tool("ask", {"message": f"slow {number}"}))
+            asyncio.create_task(busy.call_tool("ask", {"message": f"slow {number}"}))
             for number in range(MAX_OPEN)
         ]
-        async with asyncio.timeout(200):
-            while not await is_refused(client):
-                await asyncio.sleep(1)
+        await until(are_stored)
+        assert await is_refused(client)
         # one client does not take the places of another
         answer = await another.call_tool("ask", {"message": "hello", "wait_seconds": 1})
         assert answer.structured_content is not None
@@ -326,7 +334,7 @@ async def test_calls_that_end_make_room_and_requests_are_limited(
         for call in calls:
             call.cancel()
         await asyncio.wait(calls, timeout=60)
-        async with asyncio.timeout(200):
+        async with asyncio.timeout(90):
             while await is_refused(client):
                 await asyncio.sleep(1)
         # what was cancelled was stored, and is answered

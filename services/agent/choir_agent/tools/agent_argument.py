@@ -12,6 +12,7 @@ def offer_agents(manifest: ToolManifest, names: tuple[str, ...]) -> ToolManifest
     properties = manifest.llm.parameters.get("properties")
     if manifest.name != ASK_TOOL or not isinstance(properties, dict):
         return manifest
-    offered = {**properties, "agent": {"type": "string", "enum": [*names]}}
+    argument: JsonObject = {"type": "string", "enum": [*names]}
+    offered: JsonObject = {**properties, "agent": argument}
     parameters: JsonObject = {**manifest.llm.parameters, "properties": offered}
     return replace(manifest, llm=replace(manifest.llm, parameters=parameters))

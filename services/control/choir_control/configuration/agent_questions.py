@@ -35,8 +35,8 @@ def add_question_dms(config: Config) -> Config:
 
 def find_question_faults(config: Config) -> Iterator[str]:
     """Yield every fault of `agents.NAME.may_ask`, with the path in the file and the remedy."""
-    for dm in config.dms:
-        if dm.startswith(QUESTION_DM_PREFIX):
+    for dm, user in config.dms.items():
+        if dm.startswith(QUESTION_DM_PREFIX) and user.user_id != dm:  # not one that Choir added
             yield (
                 f"dms.{dm}: names that begin with {QUESTION_DM_PREFIX} belong to questions between "
                 "agents; choose another"
