@@ -169,7 +169,7 @@ async def test_questions_in_a_circle_or_without_permission_are_refused(
     await answer(c, to_c, "fine")
     assert "a asks b asks c asks a" in await refusal(c, "a", dm=to_c.dm)
     assert "a asks b asks c asks b" in await refusal(c, "b", "c2", dm=to_c.dm)
-    # in the conversation of a person it begins anew
+    # in the conversation of a person it begins again
     assert (await ask(c, "b", "c3")).output["state"] == "open"
     count = await stopped.database.fetchval("SELECT count(*) FROM choir_control.agent_questions")
     assert count == 3

@@ -13,7 +13,7 @@ from choir_control.log.signals.store import SignalStore
 from choir_control.wiring.log import LogServices
 
 
-class NoCommands:
+class EmptyExecutor:
     """Executor for messages that are never commands: agents have no rights to execute any."""
 
     async def handle(self, message: InboundMessage) -> CommandResult | None:
@@ -34,7 +34,7 @@ def make_question_service(
     inbox = InboxService(
         inbox_store,
         configuration=configuration,
-        commands=NoCommands(),
+        commands=EmptyExecutor(),
         notifier=log.notifier,
         signal_locks=log.signal_locks,
         redactor=redactor,

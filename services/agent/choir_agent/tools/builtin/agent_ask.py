@@ -92,13 +92,13 @@ class AgentAskTool:
         try:
             output = await self._wait(context, request, _timeout_s(arguments) + GRACE_S)
         except asyncio.CancelledError:
-            # An agent that stops goes on with the call after its next start.
+            # An agent that stops resumes the call after its next start.
             work = self._session.state.find_work(context.turn_id)
             if work is None or work.cancelled:
                 await self._stop(context)
             raise
-        shown = {key: value for key, value in output.items() if key != "state"}
-        return ToolOutput(shown, f"answer of {arguments.get('agent')}")
+        answer: JsonObject = {key: value for key, value in output.items() if key != "state"}
+        return ToolOutput(answer, f"answer of {arguments.get('agent')}")
 
     async def _wait(self, context: CallContext, request: JsonObject, within_s: float) -> JsonObject:
         """Repeat the request until there is an answer; control may restart meanwhile."""

@@ -13,7 +13,7 @@ UPDATE_PREFIX = "question "
 QuestionState = Literal["open", "answered", "failed", "cancelled", "expired"]
 
 
-class NoAnswer(ChoirError):
+class AnswerMissing(ChoirError):
     """The other agent did not answer."""
 
     code, status = "no_answer", 502

@@ -33,8 +33,8 @@ from choir_common.wire.signals import CancelSignal
 from choir_control.agents.host_tools.request import parse_tool_input
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.agent_questions.records import (
+    AnswerMissing,
     AskingAgents,
-    NoAnswer,
     QuestionProgress,
     StoredQuestion,
     UnsettledQuestion,
@@ -88,7 +88,7 @@ class AgentQuestionService:
     async def ask(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Ask another agent, once per call, and wait a while for the answer.
 
-        Raises Forbidden, RateLimited and Conflict for a question that is not sent, and NoAnswer.
+        Raises Forbidden, RateLimited and Conflict for a question that is not sent, and AnswerMissing.
         """
         request = parse_tool_input(AgentQuestion, arguments)
         # Calls at the same time must not exceed the number together.
@@ -197,7 +197,7 @@ class AgentQuestionService:
         while True:
             progress = await self._store.read_progress(question.question_id)
             if progress is None:
-                raise NoAnswer("The question was erased.")
+                raise AnswerMissing("The question was erased.")
             if progress.is_answered:
                 return await self._take_answer(question, progress)
             await self._raise_if_over(question, progress)
@@ -215,11 +215,11 @@ class AgentQuestionService:
     ) -> AgentAnswer:
         now, agent = self._clock.now(), question.answering_agent
         if progress.reply is None:
-            raise NoAnswer(f"The answer of {agent} was erased.")
+            raise AnswerMissing(f"The answer of {agent} was erased.")
         reply = Reply.model_validate_json(progress.reply)
         if reply.kind == "error":
             await self._store.end(question.question_id, "failed", now)
-            raise NoAnswer(f"{agent} could not answer: {reply.text[:2_000]}")
+            raise AnswerMissing(f"{agent} could not answer: {reply.text[:2_000]}")
         await self._store.end(question.question_id, "answered", now)
         return AgentAnswer(
             state="answered",
@@ -233,14 +233,14 @@ class AgentQuestionService:
     async def _raise_if_over(self, question: StoredQuestion, progress: QuestionProgress) -> None:
         now, agent = self._clock.now(), question.answering_agent
         if progress.state == "cancelled":
-            raise NoAnswer("The question was cancelled.")
+            raise AnswerMissing("The question was cancelled.")
         if progress.is_closed:
             await self._store.end(question.question_id, "failed", now)
-            raise NoAnswer(f"{agent} ended without an answer.")
+            raise AnswerMissing(f"{agent} ended without an answer.")
         if progress.state == "expired" or now >= question.deadline_at:
             await self._store.end(question.question_id, "expired", now)
             waited = round((question.deadline_at - question.asked_at).total_seconds())
-            raise NoAnswer(
+            raise AnswerMissing(
                 f"{agent} has not answered within {waited} s, and its work on the question is ended."
             )
 
