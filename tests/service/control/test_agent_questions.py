@@ -26,6 +26,11 @@ TAINTED = LaneTaint(outside=(PAGE,), private=(MAIL,), trust=10)
 
 async def begun(stopped: World, **may_ask: list[str]) -> dict[str, AgentHand]:
     """Start three agents, each in a conversation of its own; `d` is configured, and does not run."""
+    write_config(stopped, may_ask)
+    return await started(stopped)
+
+
+def write_config(stopped: World, may_ask: dict[str, list[str]], **more: Any) -> None:
     file = stopped.settings.config_file
     config = json.loads(file.read_text())
     config["agents"], config["workspaces"] = {}, {}
@@ -38,8 +43,9 @@ async def begun(stopped: World, **may_ask: list[str]) -> dict[str, AgentHand]:
             "autostart": name != "d",
             "may_ask": may_ask.get(name, []),
         }
+    for section, entries in more.items():
+        config[section] = {**config.get(section, {}), **entries}
     file.write_text(json.dumps(config))
-    return await started(stopped)
 
 
 async def started(stopped: World) -> dict[str, AgentHand]:
@@ -238,3 +244,22 @@ async def test_the_questions_of_an_hour_are_limited(
     assert (await ask(hands["a"], "b")).status == "success"
     assert "rate_limited: a has asked" in await refusal(hands["a"], "b", "c2")
     assert (await ask(hands["a"], "b")).status == "success"  # the same question again
+
+
+async def test_where_people_are_kept_apart_one_person_asks(
+    stopped: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "WAIT_S", 0.0)
+    people = {
+        "ada": {"role": "owner", "identities": [{"gateway": "bot", "user": "100"}]},
+        "bob": {"role": "member", "identities": [{"gateway": "bot", "user": "999"}]},
+    }
+    write_config(stopped, {"a": ["b"]}, people=people)
+    file = stopped.settings.config_file
+    config = json.loads(file.read_text())
+    config["dms"]["bobs"] = {"gateway": "bot", "user_id": "999"}
+    config["agents"]["a"]["conversations"] = ["bobs"]
+    file.write_text(json.dumps(config))
+    a = (await started(stopped))["a"]
+    assert "only for the person of its home conversation" in await refusal(a, "b", dm="bobs")
+    assert (await ask(a, "b")).status == "success"

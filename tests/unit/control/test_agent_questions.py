@@ -1,13 +1,21 @@
 """Conversations for questions between agents: who has them, with which rights, and wrong settings."""
 
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from choir_common.policy import PolicyCall, decide
+from choir_common.wire.agent_questions import ASK_TOOL
 from choir_common.wire.config import Config
+from choir_common.wire.policy import PolicyRule
 from choir_control.configuration.agent_questions import add_question_dms, find_question_faults
 from choir_control.configuration.people import PersonRegistry
 from tests.unit.control.test_pairing import PEOPLE, configure
 
 DM = "ask.main.helper"
+PAGE = Path(__file__).parents[3] / "docs/agents.md"
 
 
 def agents(**may_ask: list[str]) -> dict[str, Any]:
@@ -56,3 +64,18 @@ def test_wrong_settings_are_named() -> None:
     only_telegram = configure(agents=agents(main=["helper"], helper=[]), gateways=gateways, dms=dms)
     assert "questions need a gateway of type console" in faults(only_telegram)
     assert add_question_dms(only_telegram) is only_telegram
+
+
+def test_the_settings_of_the_page_are_valid_and_its_rule_asks() -> None:
+    page = PAGE.read_text()
+    [block] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    said = json.loads(block)["agents"]
+    config = configure(agents=agents(**{name: it["may_ask"] for name, it in said.items()}))
+    assert [*find_question_faults(config)] == []
+    assert DM in add_question_dms(config).dms and f"`{DM}`" in page
+    [rule] = re.findall(r"`(\{\"action\".*?\}\})`", page)
+    rules = (PolicyRule.model_validate_json(rule),)
+    now = datetime(2026, 11, 29, tzinfo=UTC)
+    for asked, action in (("helper", "ask"), ("other", "allow")):
+        call = PolicyCall("main", ASK_TOOL, "edge", "user", {"agent": asked, "question": "?"})
+        assert decide(rules, call, now, needs_approval=False).action == action

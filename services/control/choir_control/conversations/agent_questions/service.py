@@ -32,6 +32,7 @@ from choir_common.wire.schedules import WakeUp
 from choir_common.wire.signals import CancelSignal
 from choir_control.agents.host_tools.request import parse_tool_input
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.memory_readers import MemoryReaders
 from choir_control.conversations.agent_questions.records import (
     AnswerMissing,
     AskingAgents,
@@ -124,12 +125,14 @@ class AgentQuestionService:
                 await self._end_turn(question)
 
     async def _create(self, lease: Lease, call_id: str, request: AgentQuestion) -> StoredQuestion:
-        asking = self._configuration.current.agent(lease.agent_id)
+        snapshot = self._configuration.current
+        asking = snapshot.agent(lease.agent_id)
         _check_allowed(lease, asking, request.agent)
+        _check_person(lease, MemoryReaders(snapshot.people))
         askers = await self._find_askers(lease)
         askers.check_next(request.agent)
         dm = question_dm(lease.agent_id, request.agent)
-        if await self._inbox_store.find_bound_session(dm) is None:
+        if not await self._is_running(dm):
             raise Conflict(
                 f"{request.agent} is not running, or does not serve your questions yet. Nothing was sent; "
                 "tell the user."
@@ -156,6 +159,10 @@ class AgentQuestionService:
         await self._store.add(question)
         log.info("agent asks", question=question_id, asking=lease.agent_id, dm=dm)
         return question
+
+    async def _is_running(self, dm: str) -> bool:
+        bound = await self._inbox_store.find_bound_session(dm)
+        return bound is not None and bound.status != "stopping"
 
     async def _find_askers(self, lease: Lease) -> AskingAgents:
         """Return for whom an agent asks: in a conversation for questions, for the agent that asked there."""
@@ -240,8 +247,9 @@ class AgentQuestionService:
         if progress.state == "expired" or now >= question.deadline_at:
             await self._store.end(question.question_id, "expired", now)
             waited = round((question.deadline_at - question.asked_at).total_seconds())
+            why = "" if await self._is_running(question.dm) else f", and {agent} is not running now"
             raise AnswerMissing(
-                f"{agent} has not answered within {waited} s, and its work on the question is ended."
+                f"{agent} has not answered within {waited} s{why}. Its work on the question is ended."
             )
 
     async def _end_turn(self, question: UnsettledQuestion) -> None:
@@ -270,4 +278,18 @@ def _check_allowed(lease: Lease, asking: AgentConfig, answering: str) -> None:
     if lease.memory_mode == INCOGNITO:
         raise Forbidden(
             "This conversation is incognito, and another agent would remember the question. Nothing was sent."
+        )
+
+
+def _check_person(lease: Lease, readers: MemoryReaders) -> None:
+    """Raise Forbidden if the other agent would learn of one person what it may tell another.
+
+    It has one conversation with the asking agent. So where people's memory is separate, questions come from
+    conversations of one person: that of the home conversation.
+    """
+    home = lease.bindings.dm
+    if not readers.shares(lease.agent_id, lease.dm, home, served=lease.served_dms):
+        raise Forbidden(
+            f"{lease.agent_id} keeps what people tell it apart (memory_between_people), so it asks other "
+            f"agents only for the person of its home conversation, {home}. Nothing was sent."
         )
