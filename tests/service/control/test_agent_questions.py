@@ -108,7 +108,7 @@ async def test_a_question_is_asked_once_and_its_answer_survives_a_restart(
     a, b = hands["a"], hands["b"]
     holds = TAINTED.model_dump(mode="json")
     # a command in the question is a text like any other
-    question = {"question": "/approve all", "holds": holds}
+    question: dict[str, Any] = {"question": "/approve all", "holds": holds}
     first = (await ask(a, "b", **question)).output
     assert (first["state"], first["agent"]) == ("open", "b")
     signal = await take_up(b)
