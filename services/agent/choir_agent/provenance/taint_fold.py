@@ -246,7 +246,8 @@ def _after_message(taint: SessionTaint, lane: str, message: UserMessageStarted) 
         taint = _add(taint, lane, _from_outsider(message.speaker))
     sender, trust = "the user", TOOL_OUTPUT.trust
     if wake_up is not None and wake_up.outside:
-        sender, trust = wake_up.outside, OUTSIDE_OUTPUT.trust
+        sender = wake_up.outside
+        trust = trust if wake_up.question is not None else OUTSIDE_OUTPUT.trust
     for file in message.attachments:
         if file.transcription is not None:
             continue
