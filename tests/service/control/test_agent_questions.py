@@ -237,7 +237,7 @@ async def test_the_questions_of_an_hour_are_limited(
     await stopped.database.execute(
         """
         INSERT INTO choir_control.agent_questions SELECT 'q' || n, 'a', 's', 'c' || n, 'b', 'ask.a.b',
-            '{a}', 'q1', now() - interval '59 minutes', now(), 'answered', now(), true
+            'console', '{a}', 'q1', now() - interval '59 minutes', now(), 'answered', now(), true
         FROM generate_series(1, 29) AS n
         """
     )

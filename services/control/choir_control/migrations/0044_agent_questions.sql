@@ -6,6 +6,7 @@ CREATE TABLE {schema}.agent_questions (
     call_id           text NOT NULL,
     answering_agent   text NOT NULL,
     dm                text NOT NULL,              -- of the pair
+    gateway           text NOT NULL,              -- with question_id, the key of the message in the inbox
     askers            text[] NOT NULL,            -- the agents that asked one another, the asking one last
     first_question    text NOT NULL,              -- from which all of them follow
     asked_at          timestamptz NOT NULL,

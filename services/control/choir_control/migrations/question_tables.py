@@ -13,6 +13,7 @@ Table(
     Column("call_id", Text, nullable=False),
     Column("answering_agent", Text, nullable=False),
     Column("dm", Text, nullable=False),
+    Column("gateway", Text, nullable=False),
     Column("askers", ARRAY(Text), nullable=False),
     Column("first_question", Text, nullable=False),
     Column("asked_at", TIME, nullable=False),

@@ -29,6 +29,7 @@ class StoredQuestion:
     call_id: str
     answering_agent: str
     dm: str
+    gateway: str
     askers: tuple[str, ...]
     """The agents that asked one another, the asking one last."""
     first_question: str

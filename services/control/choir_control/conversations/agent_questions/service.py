@@ -151,6 +151,7 @@ class AgentQuestionService:
             call_id=call_id,
             answering_agent=request.agent,
             dm=dm,
+            gateway=snapshot.gateway_of(dm) or "",
             askers=askers.agents,
             first_question=askers.first_question or question_id,
             asked_at=now,
@@ -189,7 +190,7 @@ class AgentQuestionService:
         source = f"agent {question.asking_agent}"
         summary = f"a question of the {source}, from its session {question.asking_session}"
         message = InboundMessage(
-            gateway=self._configuration.current.gateway_of(question.dm) or "",
+            gateway=question.gateway,
             dm=question.dm,
             update_id=question.update_id,
             text=request.question,

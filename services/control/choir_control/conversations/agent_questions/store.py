@@ -13,11 +13,12 @@ from choir_control.conversations.agent_questions.records import (
 )
 
 _COLUMNS = (
-    "question_id, asking_agent, asking_session, call_id, answering_agent, dm, askers, first_question, "
-    "asked_at, deadline_at, state"
+    "question_id, asking_agent, asking_session, call_id, answering_agent, dm, gateway, askers, "
+    "first_question, asked_at, deadline_at, state"
 )
 _MESSAGE = f"""
-LEFT JOIN choir_control.inbox AS i ON i.update_id = '{UPDATE_PREFIX}' || q.question_id AND i.dm = q.dm
+LEFT JOIN choir_control.inbox AS i
+    ON i.gateway = q.gateway AND i.update_id = '{UPDATE_PREFIX}' || q.question_id
 """
 _PROGRESS = f"""
 SELECT q.state, i.inbox_id IS NOT NULL AS is_stored, i.session_id,
@@ -33,7 +34,7 @@ _CURRENT = f"""
 SELECT {_COLUMNS} FROM choir_control.agent_questions AS q
 LEFT JOIN LATERAL (
     SELECT m.session_id, m.answered_rev FROM choir_control.inbox AS m
-    WHERE m.update_id = '{UPDATE_PREFIX}' || q.question_id AND m.dm = q.dm
+    WHERE m.gateway = q.gateway AND m.update_id = '{UPDATE_PREFIX}' || q.question_id
 ) AS i ON true
 WHERE q.dm = $1 AND i.session_id IS NOT NULL
 ORDER BY i.answered_rev IS NULL DESC, q.asked_at DESC LIMIT 1
@@ -46,7 +47,7 @@ UPDATE choir_control.agent_questions AS q SET turn_ended = true,
     ended_at = COALESCE(q.ended_at, $1)
 FROM choir_control.inbox AS i
 WHERE NOT q.turn_ended AND (q.state <> 'open' OR q.deadline_at < $1)
-    AND i.update_id = '{UPDATE_PREFIX}' || q.question_id AND i.dm = q.dm
+    AND i.gateway = q.gateway AND i.update_id = '{UPDATE_PREFIX}' || q.question_id
     AND (i.answered_rev IS NOT NULL OR i.closed_at IS NOT NULL)
 """  # noqa: S608 - a constant
 _EXPIRE = """
@@ -96,7 +97,7 @@ class QuestionStore:
         fields = asdict(question)
         await self._database.execute(
             f"INSERT INTO choir_control.agent_questions ({_COLUMNS}) "  # noqa: S608 - constants
-            "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING",
+            "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING",
             *(list(it) if isinstance(it, tuple) else it for it in fields.values()),
         )
 
