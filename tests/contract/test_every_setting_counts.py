@@ -38,6 +38,8 @@ READ = {
     "agents.*.recall": f"{CONTROL}/log/leases/dm_memory.py",
     "agents.*.streaming": f"{CONTROL}/configuration/current.py",
     "agents.*.timezone": f"{CONTROL}/configuration/current.py",
+    "agents.*.may_ask": f"{CONTROL}/configuration/agent_questions.py",
+    "agents.*.asks_per_hour": f"{CONTROL}/conversations/agent_questions/service.py",
     "agents.*.conversations": f"{CONTROL}/agents/sessions/conversation_reconciler.py",
     **{
         f"mcp.servers.*.{name}": f"{AGENT}/mcp_client/servers.py"

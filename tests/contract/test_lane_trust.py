@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from choir_agent.provenance.taint_fold import apply_to_taint
 from choir_common.lanes import edge_lane_of
+from choir_common.wire.agent_questions import QuestionOrigin
 from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.events import (
     CoreReported,
@@ -68,6 +69,16 @@ RESULTS = st.builds(
     output=st.sampled_from([{}, {"found": [{"trust": 10}]}, {"found": [{"trust": 30}]}]),
     provenance=st.none() | PROVENANCE,
 )
+QUESTIONS = st.builds(
+    QuestionOrigin,
+    question_id=st.just("q"),
+    agent=st.just("a"),
+    session_id=st.just("s"),
+    call_id=st.just("c"),
+    askers=st.just(("a",)),
+    first_question=st.just("q"),
+    holds=LANE_TAINTS,
+)
 MESSAGES = st.builds(
     UserMessageStarted,
     turn_id=st.just("t"),
@@ -83,6 +94,7 @@ MESSAGES = st.builds(
         summary=st.just(""),
         by_agent=st.booleans(),
         outside=st.sampled_from(["", "webhook ci"]),
+        question=st.none() | QUESTIONS,
     ),
 )
 EVENTS: st.SearchStrategy[EventPayload] = st.one_of(

@@ -28,6 +28,9 @@ from choir_control.api_clients.service import SWEEP_INTERVAL_S as CLIENTS_INTERV
 from choir_control.approvals.service import EXPIRY_INTERVAL_S
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.startup import read_startup_config
+from choir_control.conversations.agent_questions.service import (
+    SWEEP_INTERVAL_S as QUESTIONS_INTERVAL_S,
+)
 from choir_control.conversations.pairing.service import SWEEP_INTERVAL_S as PAIRING_INTERVAL_S
 from choir_control.conversations.schedules.wake_up_planner import (
     INTERVAL_S as WAKE_UPS_INTERVAL_S,
@@ -181,6 +184,7 @@ class ControlApp:
                 ("egress", SEND_INTERVAL_S, services.egress.send),
                 ("pairing", PAIRING_INTERVAL_S, services.pairing.sweep),
                 ("clients", CLIENTS_INTERVAL_S, services.api_clients.sweep),
+                ("questions", QUESTIONS_INTERVAL_S, services.host_tools.questions.sweep),
                 ("web sessions", WEB_SWEEP_INTERVAL_S, services.web.sessions.sweep),
                 ("wake-ups", WAKE_UPS_INTERVAL_S, services.schedules.wake_ups.sync),
                 ("conversation cleanup", job.INTERVAL_S, services.conversations.tidy),

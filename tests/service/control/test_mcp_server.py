@@ -22,6 +22,8 @@ from choir_common.http.client import make_client
 from choir_common.wire.memory_search import EnsureSpace, MemoryHit, MemoryHits, MemoryQuery
 from choir_common.wire.messages import Empty
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
+from choir_control.api_clients import service as clients
+from choir_control.api_clients.service import MAX_OPEN
 from tests.service.control.openai_world import OpenAIWorld, openai_world
 from tests.service.control.world import World, until
 from tests.support.shell import ChoirctlRunner
@@ -249,3 +251,99 @@ async def test_the_program_of_the_page_runs(api: OpenAIWorld) -> None:
         "echo: What is new?",
         "done",
     ]
+
+
+async def test_of_several_people_each_client_has_what_its_person_may(stopped: World) -> None:
+    asked: list[MemoryQuery] = []
+
+    async def ensure(space: EnsureSpace) -> Empty:
+        return Empty()
+
+    async def query(request: MemoryQuery) -> MemoryHits:
+        asked.append(request)
+        return MemoryHits(hits=(), arms_used=("text",))
+
+    async with openai_world(stopped, ada="owner", bob="member") as api:
+        refused = await stopped.post("/v1/clients", json={"name": "nobodys"})
+        assert refused.status_code == 400 and "--person" in refused.text
+        tokens = {
+            name: await api.add_client(f"{name}s", person=name, scopes=ALL, agents=["main"])
+            for name in ("ada", "bob")
+        }
+        request = ApprovalRequest(
+            request_type="call", call_id="c1", payload={"tool": "x.y"}, dm="api.bobs.main"
+        )
+        await api.agent.hand.call("REQUEST_APPROVAL", request)
+        seen: dict[str, Any] = {}
+        async with api.world.bus.serve(
+            "choir-memory",
+            "1.0.0",
+            Endpoint(subjects.ensure_memory(), EnsureSpace, ensure),
+            Endpoint(subjects.query_memory(), MemoryQuery, query),
+        ):
+            for name, token in tokens.items():
+                async with connected(api, token) as client:
+                    answer = await client.call_tool("ask", {"message": f"I am {name}"})
+                    assert texts(answer)[1] == f"echo: I am {name}"
+                    await client.call_tool("memory_search", {"query": "tea"})
+                    pending = (await client.call_tool("approvals", {})).structured_content
+                    assert pending is not None
+                    seen[name] = len(pending["pending"])
+        senders = [(it.sender.name, it.sender.role) for it in api.agent.messages if it.sender]
+        assert senders == [("ada", "owner"), ("bob", "member")]
+        # what was asked in one person's conversation is not listed for the other, whatever the role
+        assert seen == {"ada": 0, "bob": 1}
+        readers = [it.reader.conversations for it in asked if it.reader]
+        assert readers == [("api.adas.main", "console"), ("api.bobs.main", "second")]
+        home = {"X-Choir-Conversation": "console"}
+        assert (await post(api, tokens["ada"], **home)).status_code == 200
+        assert (await post(api, tokens["bob"], **home)).status_code == 404
+
+
+async def test_calls_that_end_make_room_and_requests_are_limited(
+    api: OpenAIWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = await api.add_client("editor", scopes=["chat"])
+    other = await api.add_client("other-app", scopes=["chat"])
+    api.agent.may_answer.clear()
+
+    async def is_refused(client: Client) -> bool:
+        answer = await client.call_tool("ask", {"message": "one more", "wait_seconds": 1})
+        return bool(answer.is_error) and f"{MAX_OPEN} requests of this client" in texts(answer)[0]
+
+    async def are_stored() -> bool:
+        count = "SELECT count(*) FROM choir_control.inbox WHERE dm = 'api.editor.main'"
+        return bool(await api.world.database.fetchval(count) == MAX_OPEN)
+
+    async with (
+        connected(api, token) as busy,
+        connected(api, token) as client,  # with connections of its own
+        connected(api, other) as another,
+        api.agent.hand.beating(),
+    ):
+        calls = [
+            asyncio.create_task(busy.call_tool("ask", {"message": f"slow {number}"}))
+            for number in range(MAX_OPEN)
+        ]
+        await until(are_stored)
+        assert await is_refused(client)
+        # one client does not take the places of another
+        answer = await another.call_tool("ask", {"message": "hello", "wait_seconds": 1})
+        assert answer.structured_content is not None
+        assert answer.structured_content["status"] == "working"
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls, timeout=60)
+        async with asyncio.timeout(90):
+            while await is_refused(client):
+                await asyncio.sleep(1)
+        # what was cancelled was stored, and is answered
+        api.agent.may_answer.set()
+
+        async def are_answered() -> bool:
+            return {f"slow {number}" for number in range(MAX_OPEN)} <= {*api.agent.texts}
+
+        await until(are_answered)
+        monkeypatch.setattr(clients, "REQUESTS_PER_MINUTE", 2)
+        statuses = [(await post(api, token)).status_code for _ in range(4)]
+        assert statuses[-1] == 429

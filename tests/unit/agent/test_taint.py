@@ -9,6 +9,7 @@ from choir_agent.provenance.shell_commands import is_local
 from choir_agent.provenance.taint_fold import MAX_FILES, MAX_ORIGINS, apply_to_taint
 from choir_agent.provenance.taint_rule import runs_offline
 from choir_common.eventlog.tool_results import SEEN_BEFORE
+from choir_common.wire.agent_questions import QuestionOrigin
 from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.events import (
     CoreStarted,
@@ -93,6 +94,46 @@ def test_text_of_a_trigger_counts_as_text_from_outside_with_the_trust_of_a_page(
     assert [(one.what, one.trust) for one in workspace.files[file.path].outside] == [
         ("file a.pdf from webhook ci", 10)
     ]
+
+
+@pytest.mark.parametrize(("asker", "trust"), [(HELD, 10), (LaneTaint(), 30)])
+def test_a_question_of_an_agent_brings_along_what_its_lane_holds(
+    asker: LaneTaint, trust: int
+) -> None:
+    origin = QuestionOrigin(
+        question_id="q", agent="main", session_id="s", call_id="c", askers=("main",),
+        first_question="q", holds=asker,
+    )  # fmt: skip
+    mark = WakeUp(summary="a question", by_agent=False, outside="agent main", question=origin)
+    message = UserMessageStarted(
+        turn_id="t", inbox_id="i", dm="ask.main.helper", text="?", wake_up=mark
+    )
+    held = apply_to_taint(SessionTaint(), "edge:x", message).lane("edge:x")
+    assert (held.outside[-1].what, held.trust) == ("agent main", trust)
+    private = [f"agent main: {it.what}" for it in asker.private]
+    assert [it.what for it in held.private] == private
+
+
+def test_an_answer_of_an_agent_is_as_trusted_as_its_source() -> None:
+    flow = DataFlow(outside=True, private=True)
+
+    def of(output: JsonObject) -> ResultProvenance:
+        call = EndedCall("choir.agent.ask", flow, {"agent": "helper"}, output)
+        return result_provenance(call, SessionTaint())
+
+    clean = of({"answer": "tea", "holds": LaneTaint().model_dump(mode="json")})
+    assert [(it.what, it.trust) for it in clean.outside] == [("answer of agent helper", 30)]
+    assert clean.private == ()
+    tainted = of({"answer": "tea", "holds": HELD.model_dump(mode="json")})
+    assert tainted.outside[0] == Origin(what=f"answer of agent helper: {PAGE.what}", trust=10)
+    assert tainted.outside[-1].trust == 10
+    assert [it.what for it in tainted.private] == [f"answer of agent helper: {NOTES.what}"]
+    # what the agent does not state, or what was cut off, may be anything
+    for output in ({"answer": "tea"}, {"truncated": True, "text": "{"}, {"answer": "", "holds": 1}):
+        unknown = of(output)
+        assert (unknown.outside[0].trust, len(unknown.private)) == (10, 1)
+    assert of({"code": "forbidden", "message": "may not ask"}) == ResultProvenance()
+    assert of({"code": "no_answer", "message": "helper said"}).outside
 
 
 def test_a_written_file_holds_what_its_lane_holds_and_others_do_not() -> None:

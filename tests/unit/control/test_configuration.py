@@ -17,8 +17,9 @@ from choir_common.wire.rpc import ResourceBindings
 from choir_common.wire.validation_messages import error_messages, pattern_rule
 from choir_control.agents.sessions.bindings import choose_bindings
 from choir_control.agents.sessions.record import exclusive_resources
-from choir_control.configuration.current import ConfigSnapshot, read_host_timezone
+from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.diff import diff_configs
+from choir_control.configuration.host_timezone import read_host_timezone
 from choir_control.configuration.identity_files import write_identity_files
 from choir_control.configuration.parsing import read_config
 from choir_control.configuration.validation import find_faults

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from choir_common.wire.agent_questions import QuestionOrigin
 from choir_common.wire.events import (
     ApprovalDecided,
     CoreStarted,
@@ -19,6 +20,7 @@ from choir_common.wire.events import (
     SkillTransitioned,
     UserMessageStarted,
 )
+from choir_common.wire.provenance import LaneTaint
 from choir_common.wire.schedules import WakeUp
 from choir_memory.sessions.rendering import PART_CHARS, split_text
 from choir_memory.sessions.splitter_state import SplitterState, parse_state, render_state
@@ -76,6 +78,24 @@ def test_the_text_of_a_trigger_is_a_note_with_the_trust_of_a_page() -> None:
     note, answer = of(script)
     assert (note.kind, note.speaker, note.origin, note.trust) == ("note", "trigger", "web", 10)
     assert answer.trust == 10
+
+
+def test_a_question_of_an_agent_is_a_note_with_the_trust_of_its_lane() -> None:
+    for held, trust in ((100, 30), (10, 10)):
+        script = make_script()
+        question = QuestionOrigin(
+            question_id="q", agent="main", session_id="s", call_id="c", askers=("main",),
+            first_question="q", holds=LaneTaint(trust=held),
+        )  # fmt: skip
+        mark = WakeUp(summary="?", by_agent=False, outside="agent main", question=question)
+        message = UserMessageStarted(
+            turn_id="turn_1", inbox_id="in_1", dm="ask.main.b", text="I like tea", wake_up=mark
+        )
+        script.add(message)
+        script.reply("Noted.", "turn_1")
+        note, answer = of(script)
+        assert (note.speaker, note.origin, note.trust) == ("agent main", "agent", trust)
+        assert answer.trust == trust
 
 
 def test_a_wake_up_with_nothing_to_say_is_not_remembered() -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from choir_common.wire.agent_questions import QuestionOrigin
 from choir_common.wire.events import ToolStatus
 from choir_common.wire.model import JsonObject
 
@@ -35,7 +36,7 @@ class OutputSource:
 OWN_OUTPUT = OutputSource("choir", 50)
 """Choir's own text about the agent's actions; it adds no source to a turn."""
 JOB_OUTPUT = OutputSource("jobs", 30)
-"""Reports of core jobs, which may repeat text from outside."""
+"""Reports of core jobs and answers of other agents, which may repeat text from outside."""
 TOOL_OUTPUT = OutputSource("tool", 30)
 """Files, programs and services."""
 OUTSIDE_OUTPUT = OutputSource("web", 10)
@@ -65,7 +66,7 @@ SOURCE_BY_TOOL = {
         ),
         OWN_OUTPUT,
     ),
-    "choir.core.list": JOB_OUTPUT,
+    **dict.fromkeys(("choir.agent.ask", "choir.core.list"), JOB_OUTPUT),
     **dict.fromkeys(
         (
             "choir.email.check",
@@ -92,6 +93,11 @@ def record_source(tool: str, output: JsonObject, source: OutputSource) -> JsonOb
     if output_source(tool, output) == source:
         return output
     return {**output, ORIGIN: source.origin}
+
+
+def question_trust(question: QuestionOrigin) -> int:
+    """Return the trust of another agent's question: that of a program, or less if its lane deserves less."""
+    return min(TOOL_OUTPUT.trust, question.holds.trust)
 
 
 def failure_text(tool: str, status: ToolStatus, output: JsonObject) -> str | None:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from choir_common.wire.agent_questions import is_question_dm
 from choir_common.wire.model import AgentName, AwareTime, WireModel
 
 MAX_CLIENT_NAME = 18
@@ -26,11 +27,11 @@ def client_dm(client: str, agent_id: str) -> str:
 
 
 def is_client_dm(dm: str) -> bool:
-    """Return whether a conversation has the name of a client's.
+    """Return whether a conversation has the name of a client's, or is one for questions between agents.
 
-    A client reads only while it waits for an answer, so nothing is asked or reported there unasked.
+    They read only while they wait for an answer, so nothing is asked or reported there unasked.
     """
-    return dm.startswith(_DM_PREFIX)
+    return dm.startswith(_DM_PREFIX) or is_question_dm(dm)
 
 
 class AddApiClient(WireModel):

@@ -28,6 +28,7 @@ from choir_common.wire.memory_config import (
 from choir_common.wire.model import AgentName, Name, WireModel
 from choir_common.wire.model_config import ModelConfig as ModelConfig
 from choir_common.wire.money import EmbeddingPrices
+from choir_common.wire.people_config import AgentConversation as AgentConversation
 from choir_common.wire.people_config import PersonConfig as PersonConfig
 from choir_common.wire.policy import DEFAULT_KNOWN_HOSTS, AgentPolicy, Pattern, PolicyRule
 from choir_common.wire.skill_config import FolderHash, SkillFolderConfig, SkillFolderName
@@ -247,6 +248,10 @@ class AgentConfig(WireModel):
     conversations: tuple[Name, ...] = ()
     """Further conversations of the agent: names in `dms`, besides `defaults.dm`. See
     docs/conversations.md."""
+    may_ask: tuple[AgentName, ...] = ()
+    """The other agents that it may ask, in a conversation of its own with each. See docs/agents.md."""
+    asks_per_hour: int = Field(default=30, ge=1, le=1_000)
+    """How many questions it may ask other agents in an hour."""
     repo: RepoConfig = RepoConfig()
     """Its own tools, skills and identity."""
     autostart: bool = False
@@ -379,14 +384,6 @@ class Config(WireModel):
     """How long a stop waits for the session's summary."""
 
 
-class AgentConversation(WireModel):
-    """A conversation that an agent serves."""
-
-    name: Name
-    person: str = ""
-    """The only person who talks there; empty if that is not known, or if there are several."""
-
-
 class AgentSettings(WireModel):
     """A running agent's part of the configuration: one versioned object, replaced as a whole."""
 
@@ -432,6 +429,8 @@ class AgentSettings(WireModel):
     """Whether there is a repository in which the agent's proposals can become commits."""
     conversations: tuple[AgentConversation, ...] = ()
     """All conversations of the session, the home conversation first; empty if it has only that one."""
+    may_ask: tuple[str, ...] = ()
+    """The other agents that it may ask."""
 
     def secret_names(self) -> frozenset[str]:
         """Return the names of the secrets these resources need."""

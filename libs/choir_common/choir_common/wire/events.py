@@ -84,7 +84,7 @@ class UserMessageStarted(WireModel):
     speaker: MessageSpeaker | None = None
     """Who wrote it; None: the user of a private conversation who is nobody in `people`, or a schedule."""
     wake_up: WakeUp | None = None
-    """Set if a schedule or a trigger sent it and no person wrote it."""
+    """Set if a schedule, a trigger or another agent sent it and no person wrote it."""
     usage: tuple[SpeechUsage, ...] = ()
     """Transcriptions of its voice messages."""
 
@@ -233,6 +233,8 @@ class Reply(WireModel):
     """The lane of another conversation, or the job, whose call sent it here; empty: its own."""
     usage: tuple[SpeechUsage, ...] = ()
     """Speech synthesised for it."""
+    holds: LaneTaint | None = None
+    """What its lane holds, if it goes to another agent."""
 
 
 class ContextBundle(WireModel):

@@ -35,3 +35,11 @@ class PersonConfig(WireModel):
     """The language that the person prefers, as a tag such as `de` or `pt-BR`."""
     identities: tuple[IdentityConfig, ...] = ()
     """The person's users. `/link` adds others without a change of this file."""
+
+
+class AgentConversation(WireModel):
+    """A conversation that an agent serves."""
+
+    name: Name
+    person: str = ""
+    """The only person who talks there; empty if that is not known, or if there are several."""

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from choir_common.wire.agent_questions import QuestionOrigin
 from choir_common.wire.config_parts import TimeZone
 from choir_common.wire.model import AgentName, AwareTime, Name, WireModel
 from choir_common.wire.provenance import OriginText
@@ -130,7 +131,7 @@ class ScheduleView(WireModel):
 
 
 class WakeUp(WireModel):
-    """Mark of a message that a schedule or a trigger sent and no person wrote."""
+    """Mark of a message that a schedule, a trigger or another agent sent and no person wrote."""
 
     schedule_id: int = 0
     """0: a trigger sent it."""
@@ -146,6 +147,8 @@ class WakeUp(WireModel):
     """The origin of its words, if they come from outside of Choir: `webhook NAME`."""
     quiet: bool = False
     """Whether the agent may answer that there is nothing to say; then nobody is shown anything."""
+    question: QuestionOrigin | None = None
+    """Set if another agent asks."""
 
 
 class ScheduleByAgent(WireModel):

@@ -40,7 +40,7 @@ class UserMessageSignal(WireModel):
     sent_at: AwareTime | None = None
     """When the user sent it; None in signals of older versions."""
     wake_up: WakeUp | None = None
-    """Set if a schedule or a trigger sent it and no person wrote it."""
+    """Set if a schedule, a trigger or another agent sent it and no person wrote it."""
     traceparent: str | None = Field(default=None, max_length=100)
     """The span in which the message arrived; the agent's work on it joins that trace."""
     sender: MessageSender | None = None

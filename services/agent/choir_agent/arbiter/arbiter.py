@@ -279,7 +279,7 @@ class Arbiter:
             return None
         settings, tool = self._settings.current().settings, checked.tool.manifest
         if is_switched_off(tool.name, settings):
-            message = f"{tool.name} is switched off in config.json (features)."
+            message = f"{tool.name} is switched off in config.json."
             return {"code": "switched_off", "message": message}
         context = PolicyContext(self.state, settings.budgets, lane, turn_id, self._hidden())
         refused = self._policy.refusal(tool, context)

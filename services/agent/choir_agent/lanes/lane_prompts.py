@@ -68,14 +68,18 @@ class LanePrompts:
         if self._session.state.skill_of(lane) is None:
             hidden |= self._unusable_skill_tools(hidden)
         if not model_for_lane(settings, lane).has_small_context:
-            return self._registry.view(lane, allowed, hidden, conversations=others)
+            return self._registry.view(
+                lane, allowed, hidden, conversations=others, agents=settings.may_ask
+            )
         # A skill's step and a briefing name few tools, and the work needs them.
         if allowed is None:
             jobs_have_room = (
                 is_edge(lane) and not model_for_lane(settings, CORE_LANE_PREFIX).has_small_context
             )
             hidden |= tools_to_hide(self._registry.canonical_names, with_jobs=jobs_have_room)
-        return self._registry.view(lane, allowed, hidden, short=True, conversations=others)
+        return self._registry.view(
+            lane, allowed, hidden, short=True, conversations=others, agents=settings.may_ask
+        )
 
     def _unusable_skill_tools(self, hidden: frozenset[str]) -> frozenset[str]:
         """Return the skill tools that a lane outside of skills cannot use."""

@@ -37,6 +37,7 @@ from choir_agent.lanes.turn_moves import (
 from choir_agent.lanes.voice_answers import SILENT, SpokenAnswer, VoiceAnswers
 from choir_agent.log.session_state import CallState, TurnState
 from choir_agent.settings import SettingsSource
+from choir_common.wire.agent_questions import is_question_dm
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import Reply, ReplyKind, UserMessageStarted
 from choir_common.wire.schedules import NOTHING_TO_SAY
@@ -224,6 +225,7 @@ class TurnRunner:
             answers=turn.inbox_id,
             attachments=spoken.files,
             usage=spoken.usage,
+            holds=self._arbiter.state.taint.lane(self._lane) if is_question_dm(turn.dm) else None,
         )
         self._arbiter.commit(self._lane, reply)
         self._state.move(EdgeTrigger.DELIVERED)

@@ -3,15 +3,17 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.provenance.shell_commands import fetches_text, is_local
 from choir_agent.provenance.taint_fold import ANY_PATH, join_origins
 from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, OWN_OUTPUT, SEEN_BEFORE, TOOL_OUTPUT
+from choir_common.wire.agent_questions import ASK_TOOL
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provenance import (
     MAX_ORIGIN_CHARS,
+    LaneTaint,
     Origin,
     ResultProvenance,
     SessionTaint,
@@ -19,6 +21,7 @@ from choir_common.wire.provenance import (
 )
 
 MEMORY_QUERY = "choir.memory.query"
+NO_ANSWER = "no_answer"
 SCHEDULE_LIST = "choir.schedule.list"
 MAX_DEPTH = 4
 """Levels of an output that are searched for paths and URLs."""
@@ -49,6 +52,8 @@ def result_provenance(call: EndedCall, session: SessionTaint) -> ResultProvenanc
     """Return what a result brings into the lane of its call."""
     if call.tool == MEMORY_QUERY:
         return _of_memory(call, session)
+    if call.tool == ASK_TOOL:
+        return _of_answer(call)
     outside, private = [*_outside(call), *_of_schedules(call), *_of_failures(call)], []
     # A refused write quotes the lines that are present.
     if call.flow.reads_workspace or "present" in call.output:
@@ -117,6 +122,27 @@ def _of_memory(call: EndedCall, session: SessionTaint) -> ResultProvenance:
         outside=(origin(what, least),) if least < OWN_OUTPUT.trust else (),
         private=(origin(what),) if hits else (),
     )
+
+
+def _of_answer(call: EndedCall) -> ResultProvenance:
+    """Return what another agent's answer brings in: what that agent's lane holds, or else anything.
+
+    Refusals are Choir's own text.
+    """
+    source = f"answer of agent {call.arguments.get('agent')}"
+    code = call.output.get("code")
+    if isinstance(code, str) and "answer" not in call.output:
+        trust = TOOL_OUTPUT.trust
+        failed = code == NO_ANSWER  # may quote the other agent
+        return ResultProvenance(outside=(origin(source, trust),) if failed else ())
+    try:
+        holds = LaneTaint.model_validate(call.output.get("holds"), strict=False)
+    except ValidationError:
+        return ResultProvenance(outside=(origin(source),), private=(origin(source),))
+    outside = [origin(f"{source}: {it.what}", it.trust) for it in holds.outside]
+    outside.append(origin(source, min(TOOL_OUTPUT.trust, holds.trust)))
+    private = [origin(f"{source}: {it.what}") for it in holds.private]
+    return ResultProvenance(outside=join_origins((), outside), private=join_origins((), private))
 
 
 def trust_of_hit(hit: JsonValue) -> int:

@@ -11,9 +11,11 @@ from choir_common.eventlog.tool_results import (
     OWN_OUTPUT,
     SOURCE_BY_TOOL,
     TOOL_OUTPUT,
+    question_trust,
     returns_outside_text,
 )
 from choir_common.lanes import EDGE_LANE, core_lane, edge_lane_of
+from choir_common.wire.agent_questions import QuestionOrigin
 from choir_common.wire.events import (
     CoreReported,
     CoreStarted,
@@ -214,6 +216,19 @@ def _from_outsider(speaker: MessageSpeaker) -> ResultProvenance:
     return ResultProvenance(outside=(Origin(what=what, trust=OUTSIDE_OUTPUT.trust),))
 
 
+def _from_agent(question: QuestionOrigin) -> ResultProvenance:
+    """Return what another agent's question brings in: its words, and what its lane holds."""
+    source = f"agent {question.agent}"
+    outside = [_relabelled(source, it) for it in question.holds.outside]
+    outside.append(Origin(what=source, trust=question_trust(question)))
+    private = [_relabelled(source, it) for it in question.holds.private]
+    return ResultProvenance(outside=join_origins((), outside), private=join_origins((), private))
+
+
+def _relabelled(source: str, origin: Origin) -> Origin:
+    return origin.model_copy(update={"what": f"{source}: {origin.what}"[:MAX_ORIGIN_CHARS]})
+
+
 def _after_message(taint: SessionTaint, lane: str, message: UserMessageStarted) -> SessionTaint:
     """Note what others may have written: files, texts of triggers, and words of the agent's own schedules."""
     wake_up, workspace = message.wake_up, taint.workspace
@@ -222,14 +237,17 @@ def _after_message(taint: SessionTaint, lane: str, message: UserMessageStarted) 
         what = f"schedule {wake_up.schedule_id}, which the agent created"
         outside = (Origin(what=what, trust=TOOL_OUTPUT.trust),)
         taint = _add(taint, lane, ResultProvenance(outside=outside))
-    if wake_up is not None and wake_up.outside:
+    if wake_up is not None and wake_up.question is not None:
+        taint = _add(taint, lane, _from_agent(wake_up.question))
+    elif wake_up is not None and wake_up.outside:
         source = (Origin(what=wake_up.outside, trust=OUTSIDE_OUTPUT.trust),)
         taint = _add(taint, lane, ResultProvenance(outside=source))
     if message.speaker is not None and message.speaker.is_outsider:
         taint = _add(taint, lane, _from_outsider(message.speaker))
     sender, trust = "the user", TOOL_OUTPUT.trust
     if wake_up is not None and wake_up.outside:
-        sender, trust = wake_up.outside, OUTSIDE_OUTPUT.trust
+        sender = wake_up.outside
+        trust = trust if wake_up.question is not None else OUTSIDE_OUTPUT.trust
     for file in message.attachments:
         if file.transcription is not None:
             continue

@@ -11,6 +11,7 @@ from typing import assert_never
 from choir_agent.settings import CurrentSettings
 from choir_agent.skills.skill_folders import READ_TOOL, RUN_TOOL
 from choir_agent.tools.manifest import SecretResource, ToolManifest
+from choir_common.wire.agent_questions import ASK_TOOL
 from choir_common.wire.config import AgentSettings
 
 PROPOSALS = "choir.propose."
@@ -29,12 +30,14 @@ def unavailable_tools(manifests: Iterable[ToolManifest], settings: AgentSettings
 
 
 def is_switched_off(name: str, settings: AgentSettings) -> bool:
-    """Return whether the settings switch the tool off: `features`, or no approved skill folder."""
+    """Return whether the settings switch the tool off: `features`, no skill folder, or nobody to ask."""
     features = settings.features
     if name.startswith(PROPOSALS):
         return not features.proposals
     if name in SKILL_FOLDER_TOOLS:
         return not settings.skills
+    if name == ASK_TOOL:
+        return not settings.may_ask
     return name == BROWSE and not features.browsing
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict
 
 import orjson
 
+from choir_agent.tools.agent_argument import offer_agents
 from choir_agent.tools.conversation_argument import Destinations, offer_destinations
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.model_view import model_name, model_view
@@ -75,22 +76,23 @@ class ToolRegistry:
         *,
         short: bool = False,
         conversations: Destinations = (),
+        agents: tuple[str, ...] = (),
     ) -> bytes:
         """Return a lane's tools as a JSON list for the model; the same arguments give identical bytes.
 
         `allowed` (canonical names) restricts the list to a skill state's tools and the tools that
         are allowed in every state. `hidden` ones are always omitted: they cannot work at present.
         With `short`, descriptions and parameters are those for a small context window. `conversations` are
-        the other ones to which messages may be sent.
+        the other ones to which messages may be sent, `agents` those that may be asked.
         """
-        key = (is_edge(lane), short, allowed, hidden, conversations)
+        key = (is_edge(lane), short, allowed, hidden, conversations, agents)
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
                 # Dictionaries keep insertion order: this removes the oldest view.
                 self._views.pop(next(iter(self._views)))
             offered = [
-                offer_destinations(self._tools[name].manifest, conversations)
+                offer_agents(offer_destinations(self._tools[name].manifest, conversations), agents)
                 for name in sorted(self._tools)
                 if name not in hidden and self.is_offered(name, lane, allowed)
             ]

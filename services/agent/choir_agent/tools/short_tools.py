@@ -31,6 +31,10 @@ class ShortTool:
 
 
 SHORT_TOOLS: Mapping[str, ShortTool] = {
+    "choir.agent.ask": ShortTool(
+        "Ask another agent, which knows nothing of this conversation, and wait for its answer.",
+        ("agent", "question"),
+    ),
     "choir.core.cancel": ShortTool("End a core job.", ("job_name",)),
     "choir.core.inject": ShortTool(
         "Give a core job further instructions.", ("job_name", "content")

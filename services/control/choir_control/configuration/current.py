@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.wire.agent_questions import is_question_dm
 from choir_common.wire.config import (
     AgentConfig,
     AgentConversation,
@@ -25,7 +26,7 @@ from choir_common.wire.config import (
     VoiceBinding,
     WorkspaceLimits,
 )
-from choir_common.wire.config_parts import Budgets, TimeZone
+from choir_common.wire.config_parts import Budgets
 from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
 from choir_common.wire.messages import (
     ChannelTable,
@@ -37,7 +38,9 @@ from choir_common.wire.messages import (
 from choir_common.wire.policy import AgentPolicy, Role
 from choir_common.wire.rpc import ResourceBindings
 from choir_common.wire.skill_config import approved_hashes
+from choir_control.configuration.agent_questions import add_question_dms
 from choir_control.configuration.api_clients import ApiClient, add_clients
+from choir_control.configuration.host_timezone import read_host_timezone
 from choir_control.configuration.pairing import PairedUser, add_paired
 from choir_control.configuration.parsing import (
     complete_config,
@@ -48,25 +51,7 @@ from choir_control.configuration.people import Identity, PersonRegistry
 from choir_control.configuration.servers import known_hosts
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
 
-LOCALTIME = Path("/etc/localtime")
-ZONES = "zoneinfo/"
-_UTC = frozenset({"Etc/UTC", "Etc/UCT", "UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal"})
-
-_ZONE: TypeAdapter[str] = TypeAdapter(TimeZone)
 T = TypeVar("T")
-
-
-def read_host_timezone(localtime: Path = LOCALTIME) -> str:
-    """Return the IANA name from the target of the link /etc/localtime, or UTC if there is none."""
-    try:
-        _, separator, name = str(localtime.readlink()).rpartition(ZONES)
-    except OSError:  # not a link: a copy, or missing, as in containers
-        return "UTC"
-    try:
-        zone = _ZONE.validate_python(name)
-    except ValidationError:
-        return "UTC"
-    return zone if separator and zone not in _UTC else "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +169,7 @@ class ConfigSnapshot:
             ),
             has_repository=self.has_repository(agent_id),
             conversations=self._conversations(dms),
+            may_ask=self._may_ask(agent_id),
         )
 
     def _fallback_models(self, agent_id: str, bindings: ResourceBindings) -> dict[str, ModelConfig]:
@@ -192,10 +178,15 @@ class ConfigSnapshot:
 
     def _conversations(self, dms: Sequence[str]) -> tuple[AgentConversation, ...]:
         """Return the conversations that an agent may choose from; one that has only one chooses none."""
-        shared = dms if len(dms) > 1 else ()
+        of_users = [dm for dm in dms if not is_question_dm(dm)]  # nobody reads the other ones
+        shared = of_users if len(of_users) > 1 else ()
         return tuple(
             AgentConversation(name=dm, person=self.people.person_in(dm) or "") for dm in shared
         )
+
+    def _may_ask(self, agent_id: str) -> tuple[str, ...]:
+        own = self.config.agents.get(agent_id)
+        return tuple(sorted(own.may_ask)) if own else ()
 
     def workspace_limits(self, workspace: str) -> WorkspaceLimits:
         """Return the limits on the size of a workspace."""
@@ -462,7 +453,7 @@ class ConfigService:
 
     def _snapshot(self, version: int, declared: Config) -> ConfigSnapshot:
         """Return a configuration with what the database adds to it."""
-        config, paired = add_paired(declared, self._paired)
+        config, paired = add_paired(add_question_dms(declared), self._paired)
         config, client_dms, client_people = add_clients(config, self._clients)
         return ConfigSnapshot(
             version, config, {**self._linked, **client_people}, paired, client_dms

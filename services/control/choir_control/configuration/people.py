@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from choir_common.wire.agent_questions import is_question_dm
 from choir_common.wire.api_clients import is_client_dm
 from choir_common.wire.channel_config import DmConfig
 from choir_common.wire.config import Config
@@ -73,7 +74,7 @@ class PersonRegistry:
     def rank_in(self, dm: str) -> Rank:
         """Return what may be done in a conversation; for a group, by somebody unknown."""
         user, name = self.config.dms.get(dm), self.person_in(dm)
-        if user is not None and user.is_group:
+        if (user is not None and user.is_group) or is_question_dm(dm):
             return "guest"
         if name is not None:
             return _RANKS[self.config.people[name].role]
@@ -115,7 +116,8 @@ class PersonRegistry:
         """
         others = (dm for dm in (*dms, *sorted(self.config.dms)) if not is_client_dm(dm))
         candidates = (asking_dm, *others)
-        may = self.may_decide if self.may_decide(asking_dm) else self.is_admin
+        own = self.may_decide(asking_dm) or (is_question_dm(asking_dm) and not self.config.people)
+        may = self.may_decide if own else self.is_admin
         return next((dm for dm in candidates if may(dm)), asking_dm)
 
     def find_sender(self, dm: str, author: GroupMember | None = None) -> MessageSender | None:

@@ -18,6 +18,7 @@ from choir_common.wire.channel_types import (
 from choir_common.wire.config import AgentDefaults, Config, secret_references
 from choir_common.wire.config_parts import MONEY_BUDGETS, AgentBudgets, Budgets
 from choir_common.wire.trigger_config import WakeUpConfig
+from choir_control.configuration.agent_questions import find_question_faults
 from choir_control.configuration.groups import find_group_faults
 from choir_control.configuration.mailboxes import find_mailbox_faults
 from choir_control.configuration.pairing import find_pairing_faults
@@ -64,6 +65,7 @@ def _agents(config: Config) -> Iterator[str]:
         if agent.wake_ups is not None:
             yield from _wake_ups(config, f"agents.{agent_id}.wake_ups", agent.wake_ups)
     yield from _conversations(config)
+    yield from find_question_faults(config)
 
 
 def _wake_ups(config: Config, path: str, wake_ups: WakeUpConfig) -> Iterator[str]:

@@ -13,7 +13,8 @@ from zoneinfo import ZoneInfo
 from choir_common.lanes import dm_of
 from choir_common.wire.config import Config
 from choir_common.wire.money import MoneyBudget
-from choir_control.configuration.current import ConfigService, ConfigSnapshot, read_host_timezone
+from choir_control.configuration.current import ConfigService, ConfigSnapshot
+from choir_control.configuration.host_timezone import read_host_timezone
 from choir_control.configuration.prices import (
     KnownPrices,
     PricedEntry,

@@ -34,6 +34,7 @@ from choir_control.approvals.store import ApprovalStore
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.configuration.version_store import ConfigVersionStore
+from choir_control.conversations.agent_questions.service import AgentQuestionService
 from choir_control.conversations.commands.context import BackgroundCommands, CommandContext
 from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.commands.handler import CommandHandler
@@ -44,6 +45,7 @@ from choir_control.conversations.pairing.store import PairingStore
 from choir_control.conversations.session_overview import AgentOverview
 from choir_control.conversations.telegram.service import TelegramConnector
 from choir_control.settings import ControlSecrets, ControlSettings
+from choir_control.wiring.agent_questions import make_question_service
 from choir_control.wiring.approvals import ApprovalServices, ProposalServices
 from choir_control.wiring.configuration import ConfigurationServices
 from choir_control.wiring.conversations import ConversationServices
@@ -191,6 +193,16 @@ class ControlServices:
             clock=self._clock,
         )
 
+    def _make_questions(self) -> AgentQuestionService:
+        return make_question_service(
+            database=self.database,
+            configuration=self.configuration,
+            inbox_store=self.conversations.inbox_store,
+            log=self.log,
+            redactor=self.redactor,
+            clock=self._clock,
+        )
+
     def _make_images(self) -> ImageServices:
         return ImageServices(
             settings=self.settings, configuration=self.configuration, secrets=self.secret_store
@@ -205,6 +217,7 @@ class ControlServices:
             redactor=self.redactor,
             money=self.money,
             schedules=self.schedules.tools,
+            questions=self._make_questions(),
         )
 
     def _make_operations(self) -> OperationService:

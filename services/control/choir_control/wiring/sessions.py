@@ -41,6 +41,7 @@ from choir_control.agents.sessions.workspace_reset import WorkspaceService
 from choir_control.agents.sessions.workspace_traps import WorkspaceTrapService
 from choir_control.agents.sessions.workspace_usage import WorkspaceUsageService
 from choir_control.configuration.current import ConfigService
+from choir_control.conversations.agent_questions.service import AgentQuestionService
 from choir_control.log.leases.conversations import ConversationStore
 from choir_control.log.leases.store import LeaseStore
 from choir_control.log.signals.notifier import OutboxRescanner
@@ -50,7 +51,7 @@ from choir_control.wiring.money import MoneyServices
 
 
 class HostToolServices:
-    """The host tools (memory, browser, log, money, schedules), and the clients of services behind them."""
+    """The host tools (memory, browser, log, money, schedules, questions), and the clients behind them."""
 
     def __init__(
         self,
@@ -62,7 +63,9 @@ class HostToolServices:
         redactor: Redactor,
         money: MoneyServices,
         schedules: ScheduleHandlers,
+        questions: AgentQuestionService,
     ) -> None:
+        self.questions = questions
         self.memory = NatsMemoryClient(bus)
         self.memory_admin = NatsMemoryAdminClient(bus)
         self.browser = NatsBrowserClient(bus)
@@ -74,6 +77,7 @@ class HostToolServices:
             log_search=LogSearchTool(LogSearchStore(database)),
             money=MoneyTools(money.budgets, money.costs),
             schedules=schedules,
+            questions=questions,
         )
 
 

@@ -12,6 +12,7 @@ from choir_common.eventlog.tool_results import (
     OWN_OUTPUT,
     SOURCE_BY_TOOL,
     TOOL_OUTPUT,
+    question_trust,
     returns_outside_text,
 )
 from choir_common.lanes import core_lane, edge_lane_of
@@ -95,7 +96,9 @@ def _trusts_read(payload: EventPayload) -> Iterator[int]:
                 yield OUTSIDE_OUTPUT.trust
             if wake_up is not None and wake_up.by_agent:
                 yield TOOL_OUTPUT.trust
-            if wake_up is not None and wake_up.outside:
+            if wake_up is not None and wake_up.question is not None:
+                yield question_trust(wake_up.question)
+            elif wake_up is not None and wake_up.outside:
                 yield OUTSIDE_OUTPUT.trust
             if any(file.transcription is None for file in attachments):
                 yield TOOL_OUTPUT.trust

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from choir_common.eventlog.tool_results import returns_outside_text
+from choir_common.eventlog.tool_results import question_trust, returns_outside_text
 from choir_common.lanes import (
     CORE_LANE_PREFIX,
     core_lane,
@@ -212,9 +212,12 @@ class UnitSplitter:
                 self._close(event.lane)
             case UserMessageStarted(wake_up=wake_up) if wake_up is not None:
                 self._close(event.lane)
-                origin: Origin = "web" if wake_up.outside else "agent"
-                speaker = "trigger" if wake_up.outside else "schedule"
-                self._add(event, "note", payload.text, speaker, origin, payload.turn_id)
+                is_outside = bool(wake_up.outside) and wake_up.question is None
+                origin: Origin = "web" if is_outside else "agent"
+                speaker = "trigger" if is_outside else wake_up.outside or "schedule"
+                limit = question_trust(wake_up.question) if wake_up.question else FULL_TRUST
+                turn = payload.turn_id
+                self._add(event, "note", payload.text, speaker, origin, turn, limit=limit)
             case UserMessageStarted():
                 self._close(event.lane)
                 self._add_user_text(event, payload)

@@ -139,6 +139,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
                 ]
             ),
         ),
+        "agent_questions": FreeOfText("names of agents and conversations, and ids"),
         "api_clients": FreeOfText("names of programs and people; revoked with the person"),
         "approval_effects": FreeOfText("deleted with its approval"),
         "audit_anchor_heads": FreeOfText("ids and hashes"),

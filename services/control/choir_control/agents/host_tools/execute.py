@@ -7,6 +7,7 @@ from typing import Protocol
 import structlog
 
 from choir_common.errors import ChoirError, InvalidRequest, NotFound
+from choir_common.wire.agent_questions import ASK_TOOL, STOP_TOOL
 from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.money import RELEASE_TOOL, RESERVE_TOOL, SPENT_TOOL
 from choir_common.wire.rpc import HOST_TOOL, HostToolRequest, HostToolResponse
@@ -21,6 +22,11 @@ log = structlog.get_logger("choir.hosttools")
 # One agent with many calls must not delay the memory calls of the others.
 CONCURRENT_PER_AGENT = 8
 MAX_CALL_ID = 150
+# Model calls must not wait for slow tools, nor tools for other agents.
+_KINDS = {
+    **dict.fromkeys((RESERVE_TOOL, RELEASE_TOOL, SPENT_TOOL), "money"),
+    ASK_TOOL: "question",
+}
 
 # The methods of several classes that have this signature, by the name of their tool.
 Handler = Callable[[Lease, str, JsonObject], Awaitable[WireModel]]
@@ -38,6 +44,14 @@ class ScheduleHandlers(Protocol):
     async def delete(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel: ...
 
 
+class QuestionHandlers(Protocol):
+    """Handlers of the tools `choir.agent.*`, which are in the conversations' package."""
+
+    async def ask(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel: ...
+
+    async def stop(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel: ...
+
+
 class HostToolExecutor:
     """Executor of host tools, with a limit on concurrent calls per agent."""
 
@@ -49,6 +63,7 @@ class HostToolExecutor:
         log_search: LogSearchTool,
         money: MoneyTools,
         schedules: ScheduleHandlers,
+        questions: QuestionHandlers,
     ) -> None:
         self._handlers: Mapping[str, Handler] = {
             "choir.memory.query": memory.query,
@@ -63,6 +78,9 @@ class HostToolExecutor:
             "choir.schedule.list": schedules.list_all,
             "choir.schedule.update": schedules.update,
             "choir.schedule.delete": schedules.delete,
+            ASK_TOOL: questions.ask,
+            # Not offered to models: the agent calls it for a question that was cancelled.
+            STOP_TOOL: questions.stop,
             # Not offered to models: the agent calls it for `choir.memory.query` with the store
             # `working`.
             HOST_TOOL: log_search.search,
@@ -76,8 +94,7 @@ class HostToolExecutor:
 
     async def execute(self, lease: Lease, request: HostToolRequest) -> HostToolResponse:
         """Run one call and return its result; a ChoirError becomes a result with status "error"."""
-        # Model calls must not wait for slow tools.
-        kind = "money" if request.tool_name in (RESERVE_TOOL, RELEASE_TOOL, SPENT_TOOL) else "tool"
+        kind = _KINDS.get(request.tool_name, "tool")
         slots = self._slots.setdefault(
             (lease.agent_id, kind), asyncio.Semaphore(CONCURRENT_PER_AGENT)
         )

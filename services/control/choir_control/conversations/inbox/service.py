@@ -18,6 +18,7 @@ from choir_common.wire.messages import (
     InboundAccepted,
     InboundMessage,
 )
+from choir_common.wire.schedules import WakeUp
 from choir_common.wire.signals import MessageSender
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.conversations.inbox.store import InboxStore, StoredMessage
@@ -72,18 +73,20 @@ class InboxService:
         self._signal_locks = signal_locks
         self._redactor = redactor
 
-    async def accept(self, message: InboundMessage) -> InboundAccepted:
+    async def accept(
+        self, message: InboundMessage, wake_up: WakeUp | None = None
+    ) -> InboundAccepted:
         """Store a message durably, once per (gateway, update_id), and return which agent will answer.
 
-        A command is executed instead, and no agent answers it. Raises NotFound for a DM that is not
-        configured on that gateway. Raises Conflict if the console sent another text under the same
-        key before.
+        A command is executed instead, and no agent answers it; one that no person wrote (`wake_up`) is never
+        a command. Raises NotFound for a DM that is not configured on that gateway. Raises Conflict if the
+        console sent another text under the same key before.
         """
         snapshot = self._configuration.current
         if snapshot.gateway_of(message.dm) != message.gateway:
             raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
         clean = _redacted(_clean(message), self._redactor)
-        result = await self._commands.handle(clean)
+        result = None if wake_up is not None else await self._commands.handle(clean)
         if result is not None:
             self._refuse_another_text(snapshot, clean, result.row)
             agent_id = await self._find_agent(snapshot, message.dm, result.row)
@@ -91,7 +94,7 @@ class InboxService:
         # Signals of a DM must be committed in the order of their numbers.
         sender = snapshot.people.find_sender(message.dm, clean.author)
         async with self._signal_locks.of(message.dm):
-            row = await self._store_once(clean, sender)
+            row = await self._store_once(clean, sender, wake_up)
         self._refuse_another_text(snapshot, clean, row)
         # A repetition has woken the agent before.
         if not row.duplicate:
@@ -130,10 +133,10 @@ class InboxService:
             )
 
     async def _store_once(
-        self, message: InboundMessage, sender: MessageSender | None
+        self, message: InboundMessage, sender: MessageSender | None, wake_up: WakeUp | None
     ) -> StoredMessage:
         for _ in range(ATTEMPTS):
-            row = await self._store.store_message(new_id("in"), message, sender)
+            row = await self._store.store_message(new_id("in"), message, sender, wake_up)
             if row is not None:
                 return row
         raise Unavailable("The same message is being stored elsewhere; try again.")

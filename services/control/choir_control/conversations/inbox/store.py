@@ -10,6 +10,7 @@ from choir_common.postgres.pool import Database
 from choir_common.tracing import current_traceparent
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import MAX_QUOTE, InboundMessage
+from choir_common.wire.schedules import WakeUp
 from choir_common.wire.signals import MessageSender, SignalBody, UserMessageSignal
 from choir_control.log.leases.conversations import session_of_sql
 
@@ -110,9 +111,15 @@ class InboxStore:
         self._database = database
 
     async def store_message(
-        self, inbox_id: str, message: InboundMessage, sender: MessageSender | None = None
+        self,
+        inbox_id: str,
+        message: InboundMessage,
+        sender: MessageSender | None = None,
+        wake_up: WakeUp | None = None,
     ) -> StoredMessage | None:
         """Store a message once; return None if another call is storing it at this moment: retry then."""
+        # Everybody in a group may name hosts; that allows nothing. Nor does a text that no person wrote.
+        names_hosts = wake_up is None and not (sender is not None and sender.is_outsider)
         signal = UserMessageSignal(
             inbox_id=inbox_id,
             dm=message.dm,
@@ -123,6 +130,7 @@ class InboxStore:
             sent_at=message.sent_at,
             traceparent=current_traceparent(),
             sender=sender,
+            wake_up=wake_up,
         )
         return await self._store(
             _STORE_MESSAGE,
@@ -133,10 +141,7 @@ class InboxStore:
             message.edits or message.message_id,
             message.edits,
             message.reply_to.message_id if message.reply_to else None,
-            # Everybody in a group may name hosts; that allows nothing.
-            []
-            if sender is not None and sender.is_outsider
-            else find_hosts(message.text)[:MAX_HOSTS],
+            find_hosts(message.text)[:MAX_HOSTS] if names_hosts else [],
         )
 
     async def _read_earlier_text(self, message: InboundMessage) -> str:

@@ -66,6 +66,7 @@ class RetentionJob:
             await self._prune("schedules", keep, self._rows.prune_schedules)
             deliveries = self._rows.prune_trigger_deliveries
             await self._prune("trigger_deliveries", keep, deliveries)
+            await self._prune("agent_questions", keep, self._rows.prune_agent_questions)
         if config.retention.operations is not None:
             keep = timedelta(days=config.retention.operations)
             await self._prune("operations", keep, self._rows.prune_operations)

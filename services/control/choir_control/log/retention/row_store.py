@@ -157,6 +157,16 @@ WITH old AS (
 )
 SELECT count(*) FROM gone
 """
+_AGENT_QUESTIONS = """
+WITH old AS (
+    SELECT question_id FROM choir_control.agent_questions
+    WHERE ended_at < clock_timestamp() - $1::interval ORDER BY ended_at LIMIT $2
+), gone AS (
+    DELETE FROM choir_control.agent_questions
+    WHERE question_id IN (SELECT question_id FROM old) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
 KEEP_NEWEST_CONFIGS = 20
 """Versions of config.json that always stay; the newest one is in force."""
 
@@ -210,6 +220,10 @@ class ExpiredRowStore:
     async def prune_trigger_deliveries(self, keep: timedelta, limit: int) -> int:
         """Delete deliveries of triggers that ended longer than `keep` ago."""
         return await self._prune(_TRIGGER_DELIVERIES, keep, limit)
+
+    async def prune_agent_questions(self, keep: timedelta, limit: int) -> int:
+        """Delete questions between agents that ended longer than `keep` ago."""
+        return await self._prune(_AGENT_QUESTIONS, keep, limit)
 
     async def _prune(self, sql: str, keep: timedelta, limit: int, *more: int) -> int:
         return int(await self._database.fetchval(sql, keep, limit, *more))

@@ -2,9 +2,9 @@
 import {addressOf} from "../app/router.js";
 
 export const GUIDES = [
-  "web", "conversations", "people", "telegram", "discord", "slack", "matrix", "email", "whatsapp", "signal", "webhook", "hooks",
-  "jobs", "schedules", "memory", "providers", "local-models", "voice", "console", "openai", "mcp", "mcp-server", "skills", "import",
-  "administration", "docker", "config", "memory-abilities", "performance",
+  "web", "conversations", "people", "agents", "telegram", "discord", "slack", "matrix", "email", "whatsapp", "signal",
+  "webhook", "hooks", "jobs", "schedules", "memory", "providers", "local-models", "voice", "console", "openai", "mcp",
+  "mcp-server", "skills", "import", "administration", "docker", "config", "memory-abilities", "performance",
 ];
 const PICTURE = /!\[[^\]]*\]\([^)\s]+\)/g;
 const LINK = /\[([^\]]*)\]\(([^)\s]+)\)/g;
