@@ -4,6 +4,8 @@ import io
 import json
 import os
 import stat
+import subprocess
+import sys
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +28,21 @@ from choirctl.imports.source_files import open_source
 from choirctl.imports.times import parse_time
 from tests.support import foreign_exports
 
+PEAKS_PROGRAM = """
+import resource, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from choirctl.imports import chatgpt
+from choirctl.imports.report import ImportReport
+from choirctl.imports.source_files import open_source
+for folder in sys.argv[1:]:
+    report = ImportReport("chatgpt")
+    with open_source(Path(folder)) as files:
+        for item in chatgpt.read(files):
+            report.add(item, datetime.now(UTC))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, report.counts["conversations"])
+"""
+"""Prints the largest resident memory in KB, and the conversations, after each folder."""
 READERS = (openclaw, hermes, chatgpt, claude, nanobot)
 
 
@@ -51,6 +68,25 @@ def test_without_a_current_node_the_newest_branch_is_read(tmp_path: Path) -> Non
     (conversation,) = read_chatgpt(tmp_path, text)
     assert isinstance(conversation, Conversation)
     assert conversation.messages[-1].text == "Gyokuro and matcha."
+
+
+def test_an_export_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    names = []
+    for name, conversations in (("small", 10), ("large", 160)):
+        names.append(str(tmp_path / name))
+        (tmp_path / name).mkdir()
+        with (tmp_path / name / "conversations.json").open("w") as file:
+            for number in range(conversations):
+                text = json.dumps(foreign_exports.chatgpt_conversation(f"c{number}"))
+                file.write("[" if number == 0 else ",\n")
+                file.write(text.replace("Gyokuro and matcha.", f"Tea {number}. " * 10_000))
+            file.write("]")
+    words = [sys.executable, "-c", PEAKS_PROGRAM, *names]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
+    small_kb, small_count, large_kb, large_count = map(int, done.stdout.split())
+    assert (small_count, large_count) == (10, 160)
+    assert (tmp_path / "large" / "conversations.json").stat().st_size > 15_000_000
+    assert large_kb - small_kb < 6_000, "sixteen times the size, and nothing of it stays"
 
 
 def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
@@ -119,7 +155,7 @@ def test_messages_without_a_date_have_the_one_before_or_are_left_out() -> None:
     )
     records, omissions = conversation_records(Conversation("c", "", None, messages), "chatgpt")
     assert [getattr(it, "text", None) for it in records] == [None, "a", "b"]
-    assert omissions[0].reason == "1 messages have no date"
+    assert omissions[0].reason == "1 message has no date"
     assert records == conversation_records(Conversation("c", "", None, messages), "chatgpt")[0]
 
 
