@@ -232,7 +232,10 @@ async def test_the_usage_of_a_stream_is_read_only_if_the_request_asks_for_it(
 async def test_the_sdk_sends_tools_and_the_agent_answers_without_them(api: OpenAIWorld) -> None:
     token = await api.add_client("sdk")
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
-    tool: Any = {"type": "function", "function": {"name": "weather", "parameters": schema}}
+    tool: Any = {
+        "type": "function",
+        "function": {"name": "weather", "parameters": schema, "strict": True},
+    }
     messages: Any = [{"role": "user", "content": "hello"}]
     async with api.sdk(token) as client:
         raw = await client.chat.completions.with_raw_response.create(

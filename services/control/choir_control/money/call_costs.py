@@ -7,7 +7,7 @@ from math import floor
 from choir_common.wire.config import Config, EmbeddingConfig, ModelConfig
 from choir_common.wire.money import ReserveMoney
 from choir_control.configuration.prices import PricedEntry, prices_of
-from choir_control.money.pricing import ZERO, highest_cost, highest_speech_cost
+from choir_control.money.pricing import MILLION, ZERO, highest_cost, highest_speech_cost
 
 NOTHING = -1
 """Tokens of a completion whose prompt an amount does not pay for."""
@@ -66,8 +66,10 @@ def highest_call_cost(entry: PricedEntry, request: ReserveMoney) -> CallCost | N
         shortest = longest if least is None else min(least, longest)
         return CallCost(prompt, with_token - prompt, shortest)
     if isinstance(entry, EmbeddingConfig):
-        vectors = highest_cost(source.prices, request.prompt_tokens, 0)
-        return None if vectors is None else CallCost(vectors, ZERO, 0)
+        price = source.prices.input
+        if price is None:
+            return None
+        return CallCost(price * request.prompt_tokens / MILLION, ZERO, 0)
     seconds = request.audio_seconds
     audio_seconds = None if seconds is None else Decimal(repr(seconds))
     cost = highest_speech_cost(source.prices, audio_seconds, request.characters)

@@ -46,7 +46,10 @@ class TranscriptionHandler:
             async with request.form(
                 max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES
             ) as form:
-                binding = self._transcriptions.find(_read_field(form, "model") or "")
+                model = _read_field(form, "model")
+                if not model:
+                    raise InvalidRequest("model: name a transcription model.")
+                binding = self._transcriptions.find(model)
                 style = _read_format(form)
                 with self._transcriptions.slot():
                     file = await _read_file(form)
