@@ -3,8 +3,9 @@
 import base64
 import json
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -26,6 +27,9 @@ from tests.support.fake_web_services import KEY
 from tests.support.ogg import make_speech
 
 MODEL = "vendor/small-embedder"
+OPEN_WEBUI = json.loads((Path(__file__).parent / "open_webui_requests.json").read_text())[
+    "embeddings"
+]
 FORM = "/openai/v1/audio/transcriptions"
 
 
@@ -34,6 +38,8 @@ class MemoryStandIn:
     """The memory service's embedding model, which counts words and has vectors of two numbers."""
 
     batches: list[int] = field(default_factory=list)
+    before_answer: Callable[[], Awaitable[object]] | None = None
+    """What happens elsewhere while the model works."""
 
     async def embed(self, request: EmbedTexts) -> EmbeddedTexts:
         if request.model != MODEL:
@@ -41,6 +47,8 @@ class MemoryStandIn:
         if request.dimensions not in (None, 2):
             raise InvalidRequest("dimensions: the vectors have 2 numbers here.")
         self.batches.append(len(request.texts))
+        if self.before_answer is not None:
+            await self.before_answer()
         vectors = [struct.pack("<2f", len(it), it.count("e")) for it in request.texts]
         return EmbeddedTexts(
             vectors=tuple(base64.b64encode(it).decode() for it in vectors),
@@ -144,6 +152,11 @@ async def test_the_sdk_embeds_texts_in_batches_within_limits_and_budget(models: 
         assert expensive.value.code == "insufficient_quota"
         assert expensive.value.response.headers["x-should-retry"] == "false"
         assert len(models.memory.batches) == 3
+
+        models.memory.before_answer = lambda: models.api.world.delete("/v1/clients/tools")
+        with pytest.raises(openai.AuthenticationError):
+            await client.embeddings.create(model=MODEL, input=["x"] * 3 * MAX_EMBEDDED_TEXTS)
+        assert len(models.memory.batches) == 4, "a revoked client embeds no further batch"
     async with models.api.sdk(chat_only) as client:
         assert MODEL not in [it.id async for it in await client.models.list()]
         with pytest.raises(openai.PermissionDeniedError, match="--scope embeddings"):
@@ -200,6 +213,16 @@ async def test_the_sdk_transcribes_a_file_and_its_cost_is_in_the_ledger(models: 
         "SELECT count(*) FROM choir_control.budget_reservations"
     )
     assert held == 0, "a call that was not billed leaves no reservation"
+
+
+async def test_open_webui_embeds_documents_and_transcribes_speech(models: Models) -> None:
+    headers = {"Authorization": f"Bearer {models.token}", "X-OpenWebUI-User-Id": "u-1"}
+    async with make_client(models.api.world.tcp, timeout_s=120) as client:
+        done = await client.post("/openai/v1/embeddings", json=OPEN_WEBUI, headers=headers)
+        assert [it["embedding"] for it in done.json()["data"]] == [[17.0, 0.0], [18.0, 1.0]]
+        form = {"data": {"model": "whisper-1"}, "files": {"file": ("u-1.mp3", make_speech("hi"))}}
+        heard = await client.post(FORM, headers=headers, **form)  # type: ignore[arg-type]
+        assert heard.json()["text"] == "hi"
 
 
 async def test_forms_that_are_no_audio_request_are_refused(models: Models) -> None:
