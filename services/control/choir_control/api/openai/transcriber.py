@@ -161,13 +161,13 @@ class TranscriptionService:
                 raise _NotBilled(Unavailable(f"The secret `{config.secret}` has no value."))
             headers["Authorization"] = f"Bearer {key}"
         timeout_s = config.timeout_ms / 1000
-        # in a thread: it reads the certificates
-        client = await asyncio.to_thread(
-            make_client, config.endpoint.rstrip("/"), headers=headers, timeout_s=timeout_s
-        )
         upload = (upload_name(file.name), file.content, file.mime)
         fields = form_fields(config, file.language)
         try:
+            # in a thread: it reads the certificates
+            client = await asyncio.to_thread(
+                make_client, config.endpoint.rstrip("/"), headers=headers, timeout_s=timeout_s
+            )
             async with (
                 asyncio.timeout(timeout_s),
                 client,
@@ -181,7 +181,7 @@ class TranscriptionService:
                 if response.status_code != HTTPStatus.OK:
                     raise _NotBilled(_refusal(binding, response))
                 return await _read_json(response)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.InvalidURL) as error:
             text = f"{ENDPOINT} {config.endpoint} cannot be reached."
             raise _NotBilled(Unavailable(text, retry_after_s=RETRY_AFTER_S)) from error
         except (TimeoutError, httpx2.TimeoutException) as error:
