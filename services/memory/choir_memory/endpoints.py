@@ -16,7 +16,7 @@ import stamina
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.errors import ChoirError, Unavailable
-from choir_common.wire.embeddings import EmbeddedTexts, EmbedTexts
+from choir_common.wire.embeddings import EmbeddingResult, EmbedTexts
 from choir_common.wire.memory_collections import (
     AddDocument,
     FilePart,
@@ -143,12 +143,12 @@ class AgentEndpoints:
         await self.spaces.ensure(space.agent_id)
         return Empty()
 
-    async def _embed(self, request: EmbedTexts) -> EmbeddedTexts:
+    async def _embed(self, request: EmbedTexts) -> EmbeddingResult:
         with count_tokens() as count:
             vectors = await self.embedders.embed_texts(
                 request.texts, model=request.model, dimensions=request.dimensions
             )
-        return EmbeddedTexts(vectors=tuple(map(to_base64, vectors)), tokens=count.tokens)
+        return EmbeddingResult(vectors=tuple(map(to_base64, vectors)), tokens=count.tokens)
 
     async def _query(self, query: MemoryQuery) -> MemoryHits:
         hits = await with_retry(self.search.query)(query)

@@ -16,7 +16,7 @@ from choir_common.bus.client import Endpoint
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.http.client import make_client
 from choir_common.speech.transcription import MAX_AUDIO_BYTES
-from choir_common.wire.embeddings import MAX_EMBEDDED_TEXTS, EmbeddedTexts, EmbedTexts
+from choir_common.wire.embeddings import MAX_EMBEDDED_TEXTS, EmbeddingResult, EmbedTexts
 from choir_common.wire.memory_search import MemoryStatus
 from choir_common.wire.messages import Empty
 from choir_control.settings import ControlSecrets
@@ -41,7 +41,7 @@ class MemoryStandIn:
     before_answer: Callable[[], Awaitable[object]] | None = None
     """What happens elsewhere while the model works."""
 
-    async def embed(self, request: EmbedTexts) -> EmbeddedTexts:
+    async def embed(self, request: EmbedTexts) -> EmbeddingResult:
         if request.model != MODEL:
             raise NotFound(f"model: the embedding model here is {MODEL!r}.")
         if request.dimensions not in (None, 2):
@@ -50,7 +50,7 @@ class MemoryStandIn:
         if self.before_answer is not None:
             await self.before_answer()
         vectors = [struct.pack("<2f", len(it), it.count("e")) for it in request.texts]
-        return EmbeddedTexts(
+        return EmbeddingResult(
             vectors=tuple(base64.b64encode(it).decode() for it in vectors),
             tokens=sum(len(it.split()) for it in request.texts),
         )

@@ -119,7 +119,7 @@ def memory_reminders() -> str:
 
 
 def embed_texts() -> str:
-    """control → memory: EmbedTexts → EmbeddedTexts."""
+    """control → memory: EmbedTexts → EmbeddingResult."""
     return "choir.memory.embed"
 
 

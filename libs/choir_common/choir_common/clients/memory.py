@@ -4,7 +4,7 @@ from typing import Protocol
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
-from choir_common.wire.embeddings import EmbeddedTexts, EmbedTexts
+from choir_common.wire.embeddings import EmbeddingResult, EmbedTexts
 from choir_common.wire.memory_collections import (
     AddDocument,
     CollectionDocuments,
@@ -146,7 +146,7 @@ class NatsMemoryClient:
 class EmbeddingClient(Protocol):
     """The embedding model of memory."""
 
-    async def embed(self, request: EmbedTexts) -> EmbeddedTexts: ...
+    async def embed(self, request: EmbedTexts) -> EmbeddingResult: ...
 
 
 class NatsEmbeddingClient:
@@ -155,14 +155,14 @@ class NatsEmbeddingClient:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def embed(self, request: EmbedTexts) -> EmbeddedTexts:
+    async def embed(self, request: EmbedTexts) -> EmbeddingResult:
         """Return the vectors of texts.
 
         Raises NotFound for another model, InvalidRequest for other dimensions or a text that the provider
         rejects, and Unavailable, RateLimited or DeadlineExceeded if a repetition may help.
         """
         subject = subjects.embed_texts()
-        return await self._bus.request(subject, request, EmbeddedTexts, EMBEDDING_TIMEOUT_S)
+        return await self._bus.request(subject, request, EmbeddingResult, EMBEDDING_TIMEOUT_S)
 
 
 class CollectionsClient(Protocol):

@@ -22,7 +22,7 @@ class EmbedTexts(WireModel):
     """The length that the vectors must have; None: that of the model."""
 
 
-class EmbeddedTexts(WireModel):
+class EmbeddingResult(WireModel):
     """The vectors of texts, in their order."""
 
     vectors: tuple[str, ...]

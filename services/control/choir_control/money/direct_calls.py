@@ -11,7 +11,7 @@ from choir_control.money.budgets import MoneyBudgetService, Spender
 _CLIENT = Spender(None, None, None, None, is_direct=True)
 
 
-class BudgetUsedUp(ChoirError):
+class BudgetExceeded(ChoirError):
     """A budget in money does not allow the call."""
 
     code, status = "insufficient_quota", 429
@@ -26,11 +26,11 @@ class DirectCallBudgets:
     async def reserve(self, call: ReserveMoney) -> str:
         """Reserve the most that a call can cost; return the reservation, empty without a budget.
 
-        Raises BudgetUsedUp, also if the price is unknown.
+        Raises BudgetExceeded, also if the price is unknown.
         """
         reserved = await self._budgets.reserve(_CLIENT, new_id("use"), call)
         if reserved.budget is not None:
-            raise BudgetUsedUp(reserved.text)
+            raise BudgetExceeded(reserved.text)
         return reserved.reservation
 
     async def release(self, reservation: str) -> None:

@@ -5,7 +5,7 @@ from choir_common.clock import SystemClock
 from choir_control.api.openai.answers import AnswerHandler
 from choir_control.api.openai.authentication import ConversationResolver
 from choir_control.api.openai.embeddings import EmbeddingHandler
-from choir_control.api.openai.models import ModelDirectory
+from choir_control.api.openai.models import ModelRegistry
 from choir_control.api.openai.routes import OpenAIHandlers
 from choir_control.api.openai.transcriber import TranscriptionService
 from choir_control.api.openai.transcriptions import TranscriptionHandler
@@ -28,7 +28,7 @@ def make_openai_handlers(
     )
     return OpenAIHandlers(
         answers=AnswerHandler(turns, clients, conversations),
-        models=ModelDirectory(conversations, services.host_tools.memory, transcriptions),
+        models=ModelRegistry(conversations, services.host_tools.memory, transcriptions),
         embeddings=EmbeddingHandler(
             clients=clients,
             conversations=conversations,

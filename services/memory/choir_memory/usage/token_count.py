@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class TokenCount:
+class TokenCounter:
     """Tokens so far."""
 
     tokens: int = 0
 
 
-_current: ContextVar[TokenCount | None] = ContextVar("token_count", default=None)
+_current: ContextVar[TokenCounter | None] = ContextVar("token_count", default=None)
 
 
 @contextmanager
-def count_tokens() -> Iterator[TokenCount]:
+def count_tokens() -> Iterator[TokenCounter]:
     """Yield the count of the embedding calls that are made inside the context, in the same task."""
-    count = TokenCount()
+    count = TokenCounter()
     token = _current.set(count)
     try:
         yield count

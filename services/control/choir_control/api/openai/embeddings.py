@@ -90,7 +90,7 @@ class EmbeddingHandler:
         self._budgets = budgets
 
     async def respond(self, request: Request) -> Response:
-        """Return the vectors. Raises the errors of `EmbeddingClient.embed`, and BudgetUsedUp."""
+        """Return the vectors. Raises the errors of `EmbeddingClient.embed`, and BudgetExceeded."""
         client: ApiClient = request.state.client
         self._conversations.require_scope(client, "embeddings")
         with self._clients.admit(client):

@@ -12,8 +12,8 @@ from choir_control.configuration.api_clients import ApiClient
 log = structlog.get_logger("choir.openai")
 
 
-class ModelDirectory:
-    """Directory of the models, by the scopes of a client."""
+class ModelRegistry:
+    """Registry of the models, by the scopes of a client."""
 
     def __init__(
         self,

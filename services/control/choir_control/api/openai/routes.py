@@ -15,7 +15,7 @@ from choir_control.api.openai.chat_request import parse_chat_request
 from choir_control.api.openai.chat_response import Model, ModelList
 from choir_control.api.openai.embeddings import MAX_MODEL_CHARS, EmbeddingHandler
 from choir_control.api.openai.error_responses import OpenAIErrorMiddleware
-from choir_control.api.openai.models import ModelDirectory
+from choir_control.api.openai.models import ModelRegistry
 from choir_control.api.openai.response_request import parse_response_request
 from choir_control.api.openai.transcriptions import TranscriptionHandler
 from choir_control.api_clients.service import API_PATH, ApiClientService
@@ -37,7 +37,7 @@ class OpenAIHandlers:
     """The handlers of the requests."""
 
     answers: AnswerHandler
-    models: ModelDirectory
+    models: ModelRegistry
     embeddings: EmbeddingHandler
     transcriptions: TranscriptionHandler
 

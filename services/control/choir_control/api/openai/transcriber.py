@@ -124,7 +124,7 @@ class TranscriptionService:
         """Return the words of a file, after its cost is in the ledger.
 
         Raises TooLarge for one that is too long, InvalidRequest for one that the endpoint rejects,
-        BudgetUsedUp, and RateLimited, Unavailable or DeadlineExceeded if a repetition may help.
+        BudgetExceeded, and RateLimited, Unavailable or DeadlineExceeded if a repetition may help.
         """
         config, content = binding.config, file.content
         seconds = opus_seconds(content[:HEAD_BYTES], content[-TAIL_BYTES:])
