@@ -94,12 +94,12 @@ class EmbeddingHandler:
         client: ApiClient = request.state.client
         self._conversations.require_scope(client, "embeddings")
         with self._clients.admit(client):
-            asked = await asyncio.to_thread(parse_embedding_request, await request.body())
-            texts = asked.texts()
+            body = await asyncio.to_thread(parse_embedding_request, await request.body())
+            texts = body.texts()
             reservation = await self._reserve(texts)
             try:
                 async with asyncio.timeout(MAX_REQUEST_S):
-                    answer = await self._embed(request, asked, texts)
+                    answer = await self._embed(request, body, texts)
             except TimeoutError:
                 raise DeadlineExceeded(
                     f"input: these texts take longer than {MAX_REQUEST_S:g} s; send fewer at once."
@@ -110,7 +110,7 @@ class EmbeddingHandler:
             return answer
 
     async def _embed(
-        self, request: Request, asked: EmbeddingRequest, texts: tuple[str, ...]
+        self, request: Request, body: EmbeddingRequest, texts: tuple[str, ...]
     ) -> Response:
         vectors: list[str] = []
         tokens = 0
@@ -120,14 +120,14 @@ class EmbeddingHandler:
             if not self._clients.is_valid(request.state.client):
                 raise Unauthorized(NO_CLIENT)
             batch = EmbedTexts(
-                model=asked.model,
+                model=body.model,
                 texts=texts[begin : begin + MAX_EMBEDDED_TEXTS],
-                dimensions=asked.dimensions,
+                dimensions=body.dimensions,
             )
-            embedded = await self._memory.embed(batch)
-            vectors += embedded.vectors
-            tokens += embedded.tokens
-        content = await asyncio.to_thread(_render, asked, vectors, tokens)
+            result = await self._memory.embed(batch)
+            vectors += result.vectors
+            tokens += result.tokens
+        content = await asyncio.to_thread(_render, body, vectors, tokens)
         return Response(content, media_type="application/json")
 
     async def _reserve(self, texts: tuple[str, ...]) -> str:
@@ -144,15 +144,15 @@ class EmbeddingHandler:
         return await self._budgets.reserve(call)
 
 
-def _render(asked: EmbeddingRequest, vectors: list[str], tokens: int) -> bytes:
+def _render(body: EmbeddingRequest, vectors: list[str], tokens: int) -> bytes:
     """Return the JSON of the answer; a thousand vectors as numbers take a second."""
-    is_text = asked.encoding_format == "base64"
+    is_text = body.encoding_format == "base64"
     data = [
         {"object": "embedding", "index": index, "embedding": it if is_text else _numbers(it)}
         for index, it in enumerate(vectors)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    answer = {"object": "list", "data": data, "model": asked.model, "usage": usage}
+    answer = {"object": "list", "data": data, "model": body.model, "usage": usage}
     return json.dumps(answer).encode()
 
 
