@@ -216,7 +216,11 @@ READ = {
     "agents.*.defaults.transcription": f"{CONTROL}/configuration/current.py",
     **{
         f"transcription.*.{name}": f"{AGENT}/tools/speech/transcription.py"
-        for name in ("model", "endpoint", "secret", "language", "max_seconds", "timeout_ms")
+        for name in ("endpoint", "secret", "timeout_ms")
+    },
+    **{
+        f"transcription.*.{name}": f"{COMMON}/speech/transcription.py"
+        for name in ("model", "language", "max_seconds")
     },
     "transcription.*.model_dir": f"{LOCAL}/config_values.py",
     "git_identities.*.name": f"{AGENT}/credentials/config_files.py",

@@ -16,6 +16,7 @@ import stamina
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.wire.embeddings import EmbeddingResult, EmbedTexts
 from choir_common.wire.memory_collections import (
     AddDocument,
     FilePart,
@@ -55,7 +56,7 @@ from choir_memory.audit.store import AuditRecord, AuditStore, actor_name
 from choir_memory.collections.file_uploads import DocumentFileReader
 from choir_memory.collections.folders import FolderService
 from choir_memory.collections.service import CollectionService
-from choir_memory.embedding.embedder import language_limitation
+from choir_memory.embedding.embedder import language_limitation, to_base64
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.knowledge.upsert import KnowledgeService
@@ -65,6 +66,7 @@ from choir_memory.search.service import SearchService
 from choir_memory.sessions.archive import SessionArchive
 from choir_memory.sessions.recorder import UnitRecorder
 from choir_memory.tool_errors.service import ToolErrorService
+from choir_memory.usage.token_count import count_tokens
 
 RETRY_TIMEOUT_S = 6.0
 """Seconds a request is retried while the database is unavailable; callers wait ten."""
@@ -130,6 +132,8 @@ class AgentEndpoints:
                 ListCollections,
                 with_retry(self.folders.list_collections),
             ),
+            # not retried: each attempt may cost money
+            Endpoint(subjects.embed_texts(), EmbedTexts, self._embed),
             # not retried: a user's message or a failed call waits for the answer
             Endpoint(subjects.memory_reminders(), ReadReminders, self.reminders.remind),
             Endpoint(subjects.memory_hints(), ReadHints, self.tool_errors.hints),
@@ -138,6 +142,13 @@ class AgentEndpoints:
     async def _ensure(self, space: EnsureSpace) -> Empty:
         await self.spaces.ensure(space.agent_id)
         return Empty()
+
+    async def _embed(self, request: EmbedTexts) -> EmbeddingResult:
+        with count_tokens() as count:
+            vectors = await self.embedders.embed_texts(
+                request.texts, model=request.model, dimensions=request.dimensions
+            )
+        return EmbeddingResult(vectors=tuple(map(to_base64, vectors)), tokens=count.tokens)
 
     async def _query(self, query: MemoryQuery) -> MemoryHits:
         hits = await with_retry(self.search.query)(query)

@@ -1,16 +1,31 @@
 """`choirctl import` on a whole Choir: each format is imported, found, imported again, and erased."""
 
+import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from choir_common.wire.memory_records import SessionRecord
+from choirctl.imports import chatgpt
+from choirctl.imports.items import Conversation
+from choirctl.imports.memory_records import conversation_records
+from choirctl.imports.source_files import open_source
 from tests.support import foreign_exports
+from tests.support.preloaded_choirctl import run_choirctl
 from tests.support.shell import ChoirctlRunner
 from tests.support.stack import EmbeddedStack, running_stack
 
 pytestmark = pytest.mark.timeout(600)
+CONVERSATIONS = 300
+"""Of three records each: five pieces."""
 GUIDE = Path(__file__).parents[3] / "docs" / "import.md"
 
 
@@ -88,6 +103,70 @@ def test_openclaw_comes_with_persona_memories_and_paused_schedules(
     assert "secret thoughts" not in str(hits)
     again = shell.data(*command, "--yes")
     assert (again["written"], again["new_schedules"], again["persona_file"]) == (0, 0, "unchanged")
+
+
+def many_conversations(folder: Path) -> dict[str, str]:
+    """Write an export of several pieces; return its texts by their ids in memory."""
+    texts = [
+        json.dumps(foreign_exports.chatgpt_conversation(f"lantern {number}"))
+        .replace("Which tea grows in Uji?", f"Where is lantern {number}?")
+        .replace("Gyokuro and matcha.", f"Lantern {number} hangs in the porch.")
+        for number in range(CONVERSATIONS)
+    ]
+    (folder / "conversations.json").write_text(f"[{','.join(texts)}]")
+    records: dict[str, str] = {}
+    with open_source(folder) as files:
+        for item in chatgpt.read(files):
+            assert isinstance(item, Conversation)
+            units = conversation_records(item, "chatgpt")[0]
+            records |= {it.id: it.text for it in units if isinstance(it, SessionRecord)}
+    return records
+
+
+def kill_after(stack: EmbeddedStack, path: Path, pieces: int) -> bool:
+    """Import, and kill the process when this many pieces more are stored; return whether it was alive."""
+    words = ("import", "chatgpt", str(path), "--yes")
+    environment = {**os.environ, **stack.env, "CHOIR_HOME": str(stack.home)}
+    transport = httpx2.HTTPTransport(uds=f"{stack.home}/socks/choird.sock")
+    with httpx2.Client(transport=transport, base_url="http://choir", timeout=60) as client:
+
+        def stored() -> int:
+            audit = client.get("/v1/agents/main/memory/audit", params={"limit": 200}).json()
+            return sum(it["operation"] == "import" for it in audit["items"])
+
+        before = stored()
+        process = subprocess.Popen([sys.executable, "-m", "choirctl", *words], env=environment)
+        deadline = time.monotonic() + 240
+        while stored() < before + pieces and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+        return process.wait(60) == -signal.SIGKILL
+
+
+def test_an_import_that_is_killed_goes_on_and_ends_as_one_in_one_go(
+    shell: ChoirctlRunner, stack: EmbeddedStack, tmp_path: Path
+) -> None:
+    expected = many_conversations(tmp_path)
+    killed = [kill_after(stack, tmp_path, pieces) for pieces in (0, 1, 2)]
+    assert killed[:2] == [True, True], "the last may have been faster than this test"
+    done = shell.data("import", "chatgpt", str(tmp_path), "--yes")
+    assert done["kept"] == 0 and done["unchanged"] > 0
+    assert done["written"] + done["unchanged"] == len(expected) + CONVERSATIONS
+    lines = map(json.loads, shell.succeeds("memory", "export", "main").splitlines())
+    units = [it for it in lines if it.get("type") == "session" and "antern" in it["text"]]
+    assert len(units) == len(expected)
+    assert {it["id"]: it["text"] for it in units} == expected
+    again = shell.data("import", "chatgpt", str(tmp_path), "--yes")
+    assert (again["written"], again["kept"]) == (0, 0)
+
+
+def test_a_report_counts_one_as_one(shell: ChoirctlRunner, tmp_path: Path) -> None:
+    path = str(foreign_exports.nanobot(tmp_path))
+    done = run_choirctl("import", "nanobot", path, "--dry-run", home=shell.home, env=shell.env)
+    assert "1 persona file, 1 memory, 1 conversation, 2 messages, 0 schedules, 1 channel" in (
+        " ".join(done.stderr.split())
+    )
 
 
 def test_the_commands_of_the_guide_work(shell: ChoirctlRunner, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """`choirctl memory` on a whole Choir: look, write, erase, carry away and bring back, with exit codes."""
 
 import json
+import math
+import operator
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+import openai
 import pytest
 
 from choir_common.bus.client import Bus
@@ -439,3 +442,28 @@ def test_feedback_on_the_agents_conduct_is_listed(shell: ChoirctlRunner) -> None
     assert "greater than or equal to 1" in shell.fails(
         2, "memory", "feedback", "main", "--limit", "0"
     )
+
+
+def similarity(one: list[float], other: list[float]) -> float:
+    return sum(map(operator.mul, one, other))
+
+
+def test_a_client_embeds_texts_with_the_model_of_memory(shell: ChoirctlRunner) -> None:
+    added = shell.data("client", "add", "vectors", "--scope", "embeddings")
+    assert added["client"]["conversations"] == []
+    with openai.OpenAI(base_url=added["base_url"], api_key=added["token"], timeout=240) as client:
+        (model,) = [it.id for it in client.models.list()]
+        texts = ["The cat sleeps.", "A kitten is asleep.", "Interest rates rise."]
+        done = client.embeddings.create(model=model, input=texts)
+        assert done.usage.prompt_tokens == 6 + 7 + 6, "with the marks at both ends"
+        cat, kitten, rates = [it.embedding for it in done.data]
+        assert math.hypot(*cat) == pytest.approx(1, abs=0.01)
+        assert similarity(cat, kitten) > similarity(cat, rates) + 0.2
+        as_numbers = client.embeddings.create(
+            model=model, input=texts[0], encoding_format="float", dimensions=len(cat)
+        )
+        assert as_numbers.data[0].embedding == pytest.approx(cat, abs=0.02)
+        with pytest.raises(openai.BadRequestError, match="384 numbers"):
+            client.embeddings.create(model=model, input="x", dimensions=256)
+        with pytest.raises(openai.NotFoundError, match=model):
+            client.embeddings.create(model="text-embedding-3-small", input="x")

@@ -15,6 +15,9 @@ import openai
 import pytest
 
 from choir_common.http.client import make_client
+from choir_control.api.openai.answers import TOOLS_NOTICE
+from choir_control.api_clients.service import MAX_OPEN
+from choir_control.conversations.inbox.answer_store import AnswerStore, TokenUsage
 from tests.service.control.openai_world import CHAT, OpenAIWorld, ask, openai_world
 from tests.service.control.world import World
 from tests.support.shell import ChoirctlRunner
@@ -154,6 +157,11 @@ async def test_open_webui_sends_the_history_and_asks_for_titles_and_the_agent_se
         ("title", '{"title": "What is the capital of France?"}'),
         ("tags", '{"tags": []}'),
         ("follow_ups", '{"follow_ups": []}'),
+        ("queries", '{"queries": []}'),
+        ("image_prompt", '{"prompt": "Draw it at night."}'),
+        ("autocomplete", '{"text": ""}'),
+        ("emoji", "\N{SLIGHTLY SMILING FACE}"),
+        ("tool_choice", '{"tool_calls": []}'),
     ):
         answer = await api.post(token, REQUESTS[name])
         assert answer.json()["choices"][0]["message"]["content"] == expected
@@ -165,6 +173,88 @@ async def test_open_webui_sends_the_history_and_asks_for_titles_and_the_agent_se
     # documents come inside of a prompt that begins like a request for a title
     await api.post(token, REQUESTS["documents"])
     assert api.agent.texts[1].startswith("### Task:")
+
+
+async def test_open_webui_lists_models_sends_pictures_and_tools_and_stops_in_the_middle(
+    api: OpenAIWorld,
+) -> None:
+    token = await api.add_client("open-webui")
+    user = {
+        "X-OpenWebUI-User-Name": "Ada%20Lovelace",
+        "X-OpenWebUI-User-Id": "u-1",
+        "X-OpenWebUI-User-Email": "ada@example.org",
+        "X-OpenWebUI-User-Role": "admin",
+        "X-OpenWebUI-Chat-Id": "c-1",
+    }
+    headers = {"Authorization": f"Bearer {token}", **user}
+    async with make_client(api.world.tcp, timeout_s=120) as client:
+        listed = (await client.get("/openai/v1/models", headers=headers)).json()
+        assert [it["id"] for it in listed["data"]] == ["main", "never", "other"]
+
+        seen = await api.post(token, REQUESTS["picture"], **user)
+        assert '"completion_tokens":7' in seen.text and "x-choir-notice" not in seen.headers
+        [message] = api.agent.messages
+        assert (message.text, message.attachments[0].mime) == ("What is in it?", "image/png")
+        assert message.sender is None or "Ada" not in message.sender.name, "headers prove nothing"
+
+        answered = await api.post(token, REQUESTS["native_tools"], **user)
+        assert answered.headers["x-choir-notice"].startswith("tools-ignored")
+        assert '"finish_reason":"stop"' in answered.text and "tool_calls" not in answered.text
+
+        # the stop button closes the connection; the client's place is free for the next message
+        for _ in range(MAX_OPEN + 1):
+            body = {"json": REQUESTS["chat"], "headers": headers}
+            async with client.stream("POST", CHAT, **body) as stopping:
+                assert stopping.status_code == 200, await stopping.aread()
+                await anext(stopping.aiter_bytes())
+    assert (await api.post(token, REQUESTS["chat"], **user)).text.endswith("data: [DONE]\n\n")
+
+
+async def test_the_usage_of_a_stream_is_read_only_if_the_request_asks_for_it(
+    api: OpenAIWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    read_usage = AnswerStore.read_usage
+
+    async def count_reads(store: AnswerStore, inbox_id: str) -> TokenUsage | None:
+        reads.append(inbox_id)
+        return await read_usage(store, inbox_id)
+
+    monkeypatch.setattr(AnswerStore, "read_usage", count_reads)
+    token = await api.add_client("app")
+    plain = await api.post(token, ask("hello", stream=True))
+    assert plain.text.endswith("data: [DONE]\n\n") and '"usage":null' in plain.text
+    assert reads == []
+    asked = await api.post(token, ask("hello", stream=True, stream_options={"include_usage": True}))
+    assert '"prompt_tokens":11' in asked.text and len(reads) == 1
+
+
+async def test_the_sdk_sends_tools_and_the_agent_answers_without_them(api: OpenAIWorld) -> None:
+    token = await api.add_client("sdk")
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tool: Any = {
+        "type": "function",
+        "function": {"name": "weather", "parameters": schema, "strict": True},
+    }
+    messages: Any = [{"role": "user", "content": "hello"}]
+    async with api.sdk(token) as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model="main", messages=messages, tools=[tool], tool_choice="auto"
+        )
+        assert raw.headers["x-choir-notice"] == TOOLS_NOTICE
+        choice = raw.parse().choices[0]
+        assert (choice.finish_reason, choice.message.tool_calls) == ("stop", None)
+        async with client.chat.completions.stream(
+            model="main", messages=messages, tools=[tool], tool_choice="none"
+        ) as stream:
+            assert (await stream.get_final_completion()).choices[0].message.content == "echo: hello"
+        with pytest.raises(openai.BadRequestError, match="MCP server"):
+            await client.chat.completions.create(
+                model="main", messages=messages, tools=[tool], tool_choice="required"
+            )
+        result: Any = {"role": "tool", "tool_call_id": "call_1", "content": "12 degrees"}
+        with pytest.raises(openai.BadRequestError, match="no results of them"):
+            await client.chat.completions.create(model="main", messages=[*messages, result])
 
 
 async def test_pictures_and_files_reach_the_workspace_and_addresses_are_not_fetched(

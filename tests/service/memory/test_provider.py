@@ -8,6 +8,7 @@ import pytest
 
 from choir_common.errors import InvalidRequest, RateLimited, Unavailable
 from choir_memory.embedding.embedder import MAX_RETRY_AFTER_S
+from choir_memory.usage.token_count import count_tokens
 from tests.service.memory.provider import DIMENSIONS, ScriptedProvider, vector_of
 
 
@@ -17,6 +18,20 @@ async def test_vectors_come_in_the_order_of_the_texts(provider: ScriptedProvider
     made = await embedder.embed(texts)
     for text, vector in zip(texts, made, strict=True):
         assert list(vector) == pytest.approx(vector_of(text), abs=1e-6)
+    await embedder.close()
+
+
+async def test_the_tokens_of_a_callers_texts_are_counted_as_the_provider_does(
+    provider: ScriptedProvider,
+) -> None:
+    embedder = provider.embedder()
+    with count_tokens() as mine:
+        await embedder.embed(["one two", "three"])
+        with count_tokens() as inner:
+            await embedder.embed(["four"])
+    await embedder.embed(["five six seven"])
+    assert (mine.tokens, inner.tokens) == (3, 1)
+    assert provider.tokens == 7
     await embedder.close()
 
 

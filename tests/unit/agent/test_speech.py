@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_agent.tools.speech.ogg import HEAD_BYTES, TAIL_BYTES, opus_seconds
 from choir_agent.tools.speech.spoken_text import render_spoken_text
+from choir_common.speech.ogg import HEAD_BYTES, TAIL_BYTES, opus_seconds
 from tests.support.ogg import make_speech
 
 

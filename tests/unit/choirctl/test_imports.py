@@ -4,6 +4,7 @@ import io
 import json
 import os
 import stat
+import tracemalloc
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from choirctl.imports.memory_records import (
     conversation_records,
     split_text,
 )
+from choirctl.imports.report import ImportReport
 from choirctl.imports.source_files import open_source
 from choirctl.imports.times import parse_time
 from tests.support import foreign_exports
@@ -51,6 +53,33 @@ def test_without_a_current_node_the_newest_branch_is_read(tmp_path: Path) -> Non
     (conversation,) = read_chatgpt(tmp_path, text)
     assert isinstance(conversation, Conversation)
     assert conversation.messages[-1].text == "Gyokuro and matcha."
+
+
+def peak_bytes(folder: Path, conversations: int) -> int:
+    """Return the most memory that reading an export of this size takes."""
+    folder.mkdir()
+    with (folder / "conversations.json").open("w") as file:
+        for number in range(conversations):
+            text = json.dumps(foreign_exports.chatgpt_conversation(f"c{number}"))
+            file.write("[" if number == 0 else ",\n")
+            file.write(text.replace("Gyokuro and matcha.", f"Tea {number}. " * 10_000))
+        file.write("]")
+    report = ImportReport("chatgpt")
+    tracemalloc.start()
+    try:
+        with open_source(folder) as files:
+            for item in chatgpt.read(files):
+                report.add(item, datetime.now(UTC))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        assert report.counts["conversations"] == conversations
+
+
+def test_an_export_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    small, large = peak_bytes(tmp_path / "small", 20), peak_bytes(tmp_path / "large", 100)
+    assert (tmp_path / "large" / "conversations.json").stat().st_size > 7_500_000
+    assert large - small < 2_000_000, "five times the size, and nothing of it stays"
 
 
 def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
@@ -119,7 +148,7 @@ def test_messages_without_a_date_have_the_one_before_or_are_left_out() -> None:
     )
     records, omissions = conversation_records(Conversation("c", "", None, messages), "chatgpt")
     assert [getattr(it, "text", None) for it in records] == [None, "a", "b"]
-    assert omissions[0].reason == "1 messages have no date"
+    assert omissions[0].reason == "1 message has no date"
     assert records == conversation_records(Conversation("c", "", None, messages), "chatgpt")[0]
 
 

@@ -31,6 +31,7 @@ def test_a_client_has_a_conversation_with_each_agent_beside_the_others() -> None
         {"revoked_at": NOW},
         {"person": "Eve"},  # no longer in config.json
         {"agents": ("helper",)},
+        {"scopes": ("embeddings", "transcriptions")},  # no agent's work
         {"name": "taken"},  # a conversation of config.json
     ],
 )

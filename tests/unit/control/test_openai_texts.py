@@ -45,6 +45,11 @@ def test_prefixes_of_an_answer_in_any_order_become_the_answer_once(
     ("more", "field"),
     [
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required"}}},
+            "tool_choice",
+        ),
         ({"function_call": {"name": "f"}}, "function_call"),
         ({"n": 2}, "n"),
         ({"response_format": {"type": "json_object"}}, "response_format"),

@@ -118,6 +118,11 @@ def memory_reminders() -> str:
     return "choir.memory.remind"
 
 
+def embed_texts() -> str:
+    """control → memory: EmbedTexts → EmbeddingResult."""
+    return "choir.memory.embed"
+
+
 def add_to_collection() -> str:
     """control → memory: AddDocument → DocumentAdded."""
     return "choir.memory.collections.add"
@@ -274,7 +279,7 @@ ROUTES: tuple[Route, ...] = (
         erase_gateway_files,
     ),
     *_routes("control", "memory", ensure_memory, query_memory, upsert_memory, memory_receipt),
-    *_routes("control", "memory", memory_hints, memory_reminders, memory_status),
+    *_routes("control", "memory", memory_hints, memory_reminders, memory_status, embed_texts),
     *_routes("control", "memory", add_to_collection, list_collections, list_documents),
     *_routes("control", "memory", follow_folder, remove_from_collection, read_document_file),
     *_routes("control", "memory", record_units, archive_session, erase_session),

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
+from choir_common.wire.embeddings import EmbeddingResult, EmbedTexts
 from choir_common.wire.memory_collections import (
     AddDocument,
     CollectionDocuments,
@@ -62,6 +63,8 @@ HINTS_TIMEOUT_S = 2.0
 """Short, because a failed call waits for the hints and can do without them."""
 REMINDERS_TIMEOUT_S = 1.5
 """Short, because a user's message waits for the reminders."""
+EMBEDDING_TIMEOUT_S = 60.0
+"""The offline model takes seconds for a batch of long texts on a busy machine, and a provider may, too."""
 COLLECTION_TIMEOUT_S = 30.0
 """Tokenizing 1,000,000 characters takes some seconds on a busy machine."""
 FILE_TIMEOUT_S = 300.0
@@ -138,6 +141,28 @@ class NatsMemoryClient:
         """Return the agent's collections; raises NotFound if the agent has no memory."""
         subject = subjects.list_collections()
         return await self._bus.request(subject, request, Collections, QUERY_TIMEOUT_S)
+
+
+class EmbeddingClient(Protocol):
+    """The embedding model of memory."""
+
+    async def embed(self, request: EmbedTexts) -> EmbeddingResult: ...
+
+
+class NatsEmbeddingClient:
+    """The memory service over NATS."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def embed(self, request: EmbedTexts) -> EmbeddingResult:
+        """Return the vectors of texts.
+
+        Raises NotFound for another model, InvalidRequest for other dimensions or a text that the provider
+        rejects, and Unavailable, RateLimited or DeadlineExceeded if a repetition may help.
+        """
+        subject = subjects.embed_texts()
+        return await self._bus.request(subject, request, EmbeddingResult, EMBEDDING_TIMEOUT_S)
 
 
 class CollectionsClient(Protocol):

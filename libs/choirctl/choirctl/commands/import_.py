@@ -35,6 +35,15 @@ SOURCES: dict[str, tuple[Reader, str]] = {
     "nanobot": (nanobot.read, "Import nanobot's folder, ~/.nanobot."),
 }
 """The reader of each source, and the help of its command."""
+COUNTED: dict[str, tuple[str, ...]] = {
+    "persona": ("persona file",),
+    "memories": ("memory", "memories"),
+    "conversations": ("conversation",),
+    "messages": ("message",),
+    "schedules": ("schedule",),
+    "channels": ("channel",),
+}
+"""The counts of a report that are shown, with their nouns."""
 CHANNEL_COMMANDS = {"telegram": "choirctl telegram connect"}
 CHANNEL_GUIDES = ("discord", "slack", "matrix", "email", "whatsapp", "signal")
 
@@ -128,8 +137,8 @@ def _ask(question: str, *, yes: bool) -> None:
 
 
 def _print_report(report: ImportReport) -> None:
-    names = ("persona", "memories", "conversations", "messages", "schedules", "channels")
-    _tell("Found: " + ", ".join(f"{report.counts[name]:,} {name}" for name in names))
+    counted = (format_count(report.counts[name], *nouns) for name, nouns in COUNTED.items())
+    _tell("Found: " + ", ".join(counted))
     if report.first and report.last:
         _tell(f"From {report.first:%Y-%m-%d} to {report.last:%Y-%m-%d}")
     for schedule in report.schedules:

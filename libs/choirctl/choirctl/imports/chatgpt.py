@@ -4,6 +4,7 @@ A conversation is a tree in `mapping`; an edited message and a repeated answer a
 the path from `current_node` to the root, as ChatGPT shows it. Custom instructions become a memory.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -24,7 +25,7 @@ def read(files: SourceFiles) -> Iterator[Item]:
     names = [name for name in files.names() if _CONVERSATIONS.search(name)]
     if not names:
         yield Omission("conversations.json", "the export does not contain it")
-    seen_instructions: set[str] = set()
+    seen_instructions: set[bytes] = set()
     for name in names:
         with files.open(name) as source:
             for record in array_records(source, name):
@@ -33,8 +34,10 @@ def read(files: SourceFiles) -> Iterator[Item]:
                     continue
                 yield from _conversation(record)
                 for memory in _instructions(record.value):
-                    if memory.text not in seen_instructions:
-                        seen_instructions.add(memory.text)
+                    # hashes: the texts of a large export need not fit into memory
+                    digest = hashlib.sha256(memory.text.encode("utf-8", "replace")).digest()
+                    if digest not in seen_instructions:
+                        seen_instructions.add(digest)
                         yield memory
 
 

@@ -18,6 +18,7 @@ from choir_common.wire.memory_records import (
 )
 from choir_common.wire.model import JsonObject
 from choirctl.imports.items import Conversation, Memory, Omission
+from choirctl.output.printing import format_count
 
 NAMESPACE = UUID("0e9a54b5-1b0f-4c5d-9f0e-3a4f3d1f7c21")
 ORIGIN = "web"
@@ -62,7 +63,8 @@ def conversation_records(
                     trust=TRUST,
                 )
             )
-    omissions = [Omission(session_id, f"{undated} messages have no date")] if undated else []
+    reason = format_count(undated, "message has no date", "messages have no date")
+    omissions = [Omission(session_id, reason)] if undated else []
     if not times:
         return [], omissions
     start, end = min(times), max(times)

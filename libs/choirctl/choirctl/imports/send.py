@@ -201,7 +201,10 @@ def _write_persona(task: ImportTask, counts: ImportResult) -> None:
         counts.persona = "unchanged"
     else:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        # at once: half a file would be another persona for the next attempt
+        partial = file.with_name(f".{file.name}.partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(file)
         counts.persona = "written"
         counts.notes.append(f"Wrote {file}; `choirctl agent update {task.agent_id}` installs it.")
 

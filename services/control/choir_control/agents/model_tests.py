@@ -41,7 +41,7 @@ COMPLETION_TOKENS = 4_000
 """The longest completion that is reserved: a word, and before it the thoughts of a model that thinks."""
 LEAST_COMPLETION_TOKENS = 1_000
 HOLD_MARGIN_S = 60.0
-_OPERATOR = Spender(None, None, None, None, is_test=True)
+_OPERATOR = Spender(None, None, None, None, is_direct=True)
 
 
 class ModelCheckProgram:

@@ -127,7 +127,7 @@ def make_host_app(
     secrets: SecretStore,
 ) -> FastAPI:
     """Return the application of the host endpoint: agents' endpoints, operators' API, console, hooks."""
-    large_bodies = (*LARGE_BODIES, DOCUMENT_BODIES, HOOK_BODIES, OPENAI_BODIES, MCP_BODIES)
+    large_bodies = (*LARGE_BODIES, DOCUMENT_BODIES, HOOK_BODIES, *OPENAI_BODIES, MCP_BODIES)
     app = make_agent_app(version, CompleteReadiness(readiness), endpoints, large_bodies)
     app.title = "choird"
     app.add_middleware(DatabaseTimeoutMiddleware, readiness=readiness)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from choir_common.wire.api_clients import ApiScope, client_dm
+from choir_common.wire.api_clients import CONVERSATION_SCOPES, ApiScope, client_dm
 from choir_common.wire.channel_config import DmConfig
 from choir_common.wire.config import Config
 from choir_control.configuration.people import Identity
@@ -44,13 +44,15 @@ def add_clients(
     """Return the configuration with the clients' conversations, the client of each, and their people.
 
     config.json takes precedence: a conversation of the same name stays as it is. A client of a person who is
-    no longer in `people` has no conversations.
+    no longer in `people` has no conversations, and neither has one whose scopes need none.
     """
     gateway = find_console_gateway(config)
     dms, owners, people, agents = dict(config.dms), {}, {}, dict(config.agents)
     for client in sorted(clients, key=lambda it: it.name):
         is_orphan = client.person is not None and client.person not in config.people
         if gateway is None or client.revoked_at is not None or is_orphan:
+            continue
+        if CONVERSATION_SCOPES.isdisjoint(client.scopes):
             continue
         for agent_id in sorted(client.agents or config.agents):
             dm = client_dm(client.name, agent_id)

@@ -63,10 +63,10 @@ def memory_notice(
     )
 
 
-def test_call_notice(
+def direct_call_notice(
     budget: MoneyBudget, *, used: Decimal, needed: Decimal, limit: Decimal, path: str
 ) -> str:
-    """Return the notice to an operator that a test call cannot be made."""
+    """Return the notice to an operator or a client that their call cannot be made."""
     shortage = _shortage(budget, used=used, needed=needed, limit=limit)
     return (
         f"The model is not called, because a budget is used up: {shortage}. To raise it, "

@@ -22,9 +22,9 @@ from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.configuration.prices import PricedEntry, provider_model
 from choir_control.money.budget_texts import (
     budget_question,
+    direct_call_notice,
     may_be_granted,
     memory_notice,
-    test_call_notice,
     unknown_price_text,
 )
 from choir_control.money.call_costs import entry_of, highest_call_cost
@@ -39,20 +39,20 @@ from choir_control.money.reservation_store import (
 
 LOST_CALLS_INTERVAL_S = 60.0
 _OF_SESSIONS: frozenset[MoneyBudget] = frozenset({"usd_per_job", "usd_per_session"})
-_SECTIONS = {"speech": "tts", "transcription": "transcription"}
+_SECTIONS = {"speech": "tts", "transcription": "transcription", "embedding": "embedding"}
 
 
 @dataclass(frozen=True, slots=True)
 class Spender:
-    """The session that makes a call; memory and the test call of a model have none."""
+    """The session that makes a call; calls of memory, and those without an agent, have none."""
 
     session_id: str | None
     epoch: int | None
     agent_id: str | None
-    """None: a call of memory for several agents, or a test call."""
+    """None: a call of memory for several agents, or one without an agent."""
     dm: str | None
-    is_test: bool = False
-    """Whether an operator tests a model."""
+    is_direct: bool = False
+    """Whether an operator tests a model, or a client of the API uses one without an agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,8 @@ class MoneyBudgetService:
         entry = entry_of(snapshot.config, request)
         cost = None if entry is None else highest_call_cost(entry, request)
         if entry is None or cost is None:
-            path = f"{_SECTIONS.get(request.kind, 'models')}.{request.name}"
+            section = _SECTIONS.get(request.kind, "models")
+            path = f"{section}.{request.name}" if request.name else section
             model = request.name if entry is None else provider_model(entry)
             text = unknown_price_text(limits[0].budget, path, model)
             return MoneyReserved(budget=limits[0].budget, text=text)
@@ -212,7 +213,7 @@ def _refusal_text(
     budget = limit.budget
     path = _path_of(snapshot, spender.agent_id, budget)
     if spender.session_id is None:
-        notice = test_call_notice if spender.is_test else memory_notice
+        notice = direct_call_notice if spender.is_direct else memory_notice
         return notice(budget, used=used, needed=needed, limit=total, path=path)
     people, dm = snapshot.people, spender.dm or ""
     return budget_question(

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import floor
 
-from choir_common.wire.config import Config, ModelConfig
+from choir_common.wire.config import Config, EmbeddingConfig, ModelConfig
 from choir_common.wire.money import ReserveMoney
 from choir_control.configuration.prices import PricedEntry, prices_of
-from choir_control.money.pricing import ZERO, highest_cost, highest_speech_cost
+from choir_control.money.pricing import MILLION, ZERO, highest_cost, highest_speech_cost
 
 NOTHING = -1
 """Tokens of a completion whose prompt an amount does not pay for."""
@@ -43,7 +43,9 @@ def entry_of(config: Config, request: ReserveMoney) -> PricedEntry | None:
             return config.transcription.get(request.name)
         case "speech":
             return config.tts.get(request.name)
-        case "chat" | "memory" | "embedding":
+        case "embedding":
+            return config.embedding
+        case "chat" | "memory":
             return config.models.get(request.name)
 
 
@@ -63,6 +65,11 @@ def highest_call_cost(entry: PricedEntry, request: ReserveMoney) -> CallCost | N
         least, longest = request.least_completion_tokens, request.completion_tokens
         shortest = longest if least is None else min(least, longest)
         return CallCost(prompt, with_token - prompt, shortest)
+    if isinstance(entry, EmbeddingConfig):
+        price = source.prices.input
+        if price is None:
+            return None
+        return CallCost(price * request.prompt_tokens / MILLION, ZERO, 0)
     seconds = request.audio_seconds
     audio_seconds = None if seconds is None else Decimal(repr(seconds))
     cost = highest_speech_cost(source.prices, audio_seconds, request.characters)

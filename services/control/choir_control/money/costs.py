@@ -1,6 +1,7 @@
 """Reports of costs for operators and users, and the intake of memory's usage reports."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import date
 from zoneinfo import ZoneInfo
 
@@ -13,7 +14,7 @@ from choir_control.money.charges import ChargePricer, zone_of
 from choir_control.money.cost_metrics import CostMetrics
 from choir_control.money.cost_store import CostQuery, CostStore, total_of
 from choir_control.money.ledger_store import LedgerStore
-from choir_control.money.usage import usage_of_report
+from choir_control.money.usage import ProviderUsage, usage_of_report
 
 
 class CostService:
@@ -70,7 +71,10 @@ class CostService:
         for report in request.reports:
             by_agent[report.agent_id].append(report)
         for agent_id, reports in by_agent.items():
-            usages = [usage_of_report(report) for report in reports]
-            charges = self._pricer.price(agent_id, usages)
-            self._metrics.count(await self._ledger.insert(charges))
+            await self.record_usage(agent_id, [usage_of_report(report) for report in reports])
         return Empty()
+
+    async def record_usage(self, agent_id: str | None, usages: Sequence[ProviderUsage]) -> None:
+        """Store usage that control itself has caused, each entry once."""
+        charges = self._pricer.price(agent_id, usages)
+        self._metrics.count(await self._ledger.insert(charges))

@@ -66,6 +66,7 @@ from choir_control.conversations.history import ConversationHistoryReader
 from choir_control.conversations.inbox.answer_store import AnswerStore
 from choir_control.conversations.pairing.buttons import PairingButtons
 from choir_control.log.eventlog.recovery_store import LogTailReader
+from choir_control.wiring.openai import make_openai_handlers
 from choir_control.wiring.services import ControlServices
 
 
@@ -169,7 +170,8 @@ def _make_client_apis(services: ControlServices) -> tuple[OpenAIEndpoints, McpEn
         conversations=conversations,
         origins=services.web.origins,
     )
-    return OpenAIEndpoints(turns, clients, conversations), mcp
+    handlers = make_openai_handlers(services, turns, conversations)
+    return OpenAIEndpoints(clients, handlers), mcp
 
 
 def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Sequence[APIRouter]:

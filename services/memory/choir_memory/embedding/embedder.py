@@ -1,5 +1,6 @@
 """Interface of embedders, and vectors in the form in which pgvector stores and receives them."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -78,6 +79,11 @@ class QueryVector:
 def to_halfvec(vector: Vector) -> HalfVector:
     """Return a vector in the form that pgvector stores: 16 bits a dimension."""
     return HalfVector(np.asarray(vector, dtype=np.float16))
+
+
+def to_base64(vector: Vector) -> str:
+    """Return a vector as base64 of little-endian 32-bit floats."""
+    return b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode()
 
 
 class VectorTypes:

@@ -13,6 +13,7 @@ import structlog
 
 from choir_common.errors import Unavailable
 from choir_memory.embedding.embedder import Vector
+from choir_memory.usage.token_count import add_tokens
 
 if TYPE_CHECKING:
     from choir_memory.embedding.offline_model import OfflineModel
@@ -51,7 +52,9 @@ class OfflineEmbedder:
             group_tokens = [token_lists[at] for at in group]
             results = await self._run_in_thread(model.run, group_tokens)
             vectors.update(zip(group, results, strict=True))
-        if sum(map(len, token_lists)) > MAX_UNRELEASED_TOKENS:
+        tokens = sum(map(len, token_lists))
+        add_tokens(tokens)
+        if tokens > MAX_UNRELEASED_TOKENS:
             await self._run_in_thread(_release, model)
         return [vectors[at] for at in range(len(texts))]
 

@@ -4,17 +4,17 @@ While a new model is being built, the old one serves queries. If the old model's
 available, the new one serves over the documents embedded so far.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from choir_common.clock import Clock
-from choir_common.errors import ChoirError, Unavailable
+from choir_common.errors import ChoirError, InvalidRequest, NotFound, Unavailable
 from choir_common.postgres.pool import Database
 from choir_memory.embedding import model_store
 from choir_memory.embedding.circuit_breaker import PROBE_TEXT, EmbedderCircuitBreaker
-from choir_memory.embedding.embedder import QueryVector
+from choir_memory.embedding.embedder import QueryVector, Vector
 from choir_memory.embedding.factory import EmbedderFactory
 from choir_memory.embedding.model_store import ReembeddingProgress, StoredModel
 
@@ -109,6 +109,29 @@ class EmbedderRegistry:
             raise Unavailable(_unknown(live_model.row))
         vector = await live_model.guard.embed_query(text)
         return QueryVector(live_model.row.model, live_model.row.dimensions, vector)
+
+    async def embed_texts(
+        self, texts: Sequence[str], *, model: str, dimensions: int | None
+    ) -> list[Vector]:
+        """Return the vectors of a client's texts; at most `BATCH_SIZE`.
+
+        Raises NotFound if the serving model has another name, InvalidRequest if its vectors have another
+        length or a text is rejected, and the errors of the embedder.
+        """
+        if not self._live:
+            raise Unavailable("The memory service is still starting.")
+        live_model = self._serving()
+        row = live_model.row
+        if model != row.name:
+            raise NotFound(f"model: the embedding model here is {row.name!r}, not {model!r}.")
+        if dimensions not in (None, row.dimensions):
+            raise InvalidRequest(
+                f"dimensions: the vectors of {row.name} have {row.dimensions} numbers here, and other "
+                "lengths are not available. Leave it out."
+            )
+        if live_model.guard is None:
+            raise Unavailable(_unknown(row))
+        return await live_model.guard.embed_documents(texts)
 
     async def warm(self) -> None:
         """Load the model or connect to the provider before the first search needs it."""

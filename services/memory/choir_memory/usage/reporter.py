@@ -18,6 +18,7 @@ from choir_common.clock import Clock
 from choir_common.errors import ChoirError
 from choir_common.ids import new_id
 from choir_common.wire.money import MAX_MODEL_NAME, UsageReport, UsageReports
+from choir_memory.usage.token_count import add_tokens
 from choir_models.call_meter import usage_details
 from choir_models.model import Completion
 
@@ -91,6 +92,7 @@ class UsageReporter:
         """Report a request to an embedding model; without the provider's count it is estimated."""
         if tokens is None:
             tokens = sum(len(text) for text in texts) // CHARACTERS_PER_TOKEN + 1
+        add_tokens(tokens)
         use = self._embeddings.setdefault(model, _EmbeddingUse())
         use.calls += 1
         use.tokens += tokens

@@ -17,10 +17,10 @@ from choir_agent.tools.api_client import (
     retry_delay_s,
 )
 from choir_agent.tools.atomic_file import AtomicFile
-from choir_agent.tools.speech.ogg import CAPTURE, is_ogg, read_opus_seconds
 from choir_agent.tools.speech.providers import SpeechRequest, build_request, speech_error
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace import Workspace
+from choir_common.speech.ogg import CAPTURE, is_ogg, read_opus_seconds
 from choir_common.wire.speech import SpeechUsage
 
 TIMEOUT_S = 120.0

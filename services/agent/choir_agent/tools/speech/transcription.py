@@ -5,7 +5,6 @@ service, so failures that may pass are retried until the deadline.
 """
 
 import asyncio
-import math
 import os
 from dataclasses import dataclass
 
@@ -20,26 +19,31 @@ from choir_agent.tools.api_client import (
     error_of_response,
     retry_after,
 )
-from choir_agent.tools.speech.ogg import read_opus_seconds
 from choir_agent.tools.speech.providers import parse_error
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace import Workspace
 from choir_common.backoff import Backoff
+from choir_common.speech.ogg import read_opus_seconds
+from choir_common.speech.transcription import (
+    MAX_AUDIO_BYTES,
+    TRANSCRIPTION_PATH,
+    form_fields,
+    parse_answer,
+    too_long,
+    upload_name,
+)
 from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.config import TranscriptionBinding
 from choir_common.wire.model import JsonObject
 from choir_common.wire.speech import SpeechUsage, Transcription
 
 SERVICE = "the transcription endpoint"
-MAX_AUDIO_BYTES = 25_000_000
-"""The largest file that OpenAI accepts."""
 RETRIES = 3
 """Retries of an endpoint that answers. One that cannot be reached may be restarting: it has the deadline."""
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 5.0
 PASSING = ("unreachable", "timeout", "service_error", "rate_limited")
 """Errors after which a later request may succeed."""
-EXTENSIONS = ("flac", "m4a", "mp3", "mp4", "mpeg", "mpga", "oga", "ogg", "wav", "webm")
 OK = 200
 NO_WORDS = "no words were recognised in it. Please record it again, or write your message."
 
@@ -74,19 +78,13 @@ class AudioTranscriber:
         """
         config = binding.config
         content, seconds = await asyncio.to_thread(self._read, file.path)
-        if seconds is not None and seconds > config.max_seconds:
-            raise ToolFailed(
-                "too_large",
-                f"it lasts {seconds:.0f} s, and the limit is {config.max_seconds} s "
-                f"(`transcription.{binding.name}.max_seconds`). Please send it in parts.",
-            )
-        fields = {"model": config.model, "response_format": "json"}
-        if config.language is not None:
-            fields["language"] = config.language
-        form = UploadForm(fields, _upload_name(file.name), content, file.mime)
+        problem = too_long(config, binding.name, seconds)
+        if problem is not None:
+            raise ToolFailed("too_large", problem)
+        form = UploadForm(form_fields(config), upload_name(file.name), content, file.mime)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         service = ApiService(SERVICE, config.endpoint, config.secret or "", key or "", headers)
-        call = ApiRequest("POST", "/audio/transcriptions", form=form)
+        call = ApiRequest("POST", TRANSCRIPTION_PATH, form=form)
         planned = PlannedCall(
             kind="transcription",
             name=binding.name,
@@ -131,51 +129,16 @@ class AudioTranscriber:
             await asyncio.sleep(pause_s)
 
 
-def _upload_name(name: str) -> str:
-    """Return a file name whose extension endpoints know; the user's own name stays here."""
-    extension = name.rpartition(".")[2].lower()
-    return f"voice.{extension if extension in EXTENSIONS else 'ogg'}"
-
-
 def _transcript(
     answer: JsonObject, binding: TranscriptionBinding, seconds: float | None, reservation: str
 ) -> Transcript:
-    text = answer.get("text")
-    if not isinstance(text, str):
+    words = parse_answer(answer, binding, seconds, reservation)
+    if words is None:
         raise ToolFailed("bad_answer", f"{SERVICE} returned no `text`")
-    counts = answer.get("usage")
-    counts = counts if isinstance(counts, dict) else {}
-    details = counts.get("input_token_details")
-    details = details if isinstance(details, dict) else {}
-    # `duration` is in the verbose format, which some servers always use
-    reported = _number(counts.get("seconds")) or _number(answer.get("duration"))
-    seconds = reported if seconds is None else seconds
-    model, language = binding.config.model, answer.get("language")
-    usage = SpeechUsage(
-        kind="transcription",
-        name=binding.name,
-        model=model,
-        audio_seconds=reported or seconds,
-        input_tokens=_count(counts.get("input_tokens")),
-        audio_input_tokens=_count(details.get("audio_tokens")),
-        output_tokens=_count(counts.get("output_tokens")),
-        reservation=reservation,
-    )
     transcription = Transcription(
-        model=model,
-        seconds=seconds,
-        language=language[:40] if isinstance(language, str) else binding.config.language or "",
-        problem="" if text.strip() else NO_WORDS,
+        model=binding.config.model,
+        seconds=words.seconds,
+        language=words.language or binding.config.language or "",
+        problem="" if words.text else NO_WORDS,
     )
-    return Transcript(text.strip(), transcription, (usage,))
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and value >= 0 else None
-
-
-def _count(value: object) -> int | None:
-    number = _number(value)
-    return None if number is None else int(number)
+    return Transcript(words.text, transcription, (words.usage,))

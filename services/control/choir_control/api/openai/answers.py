@@ -31,6 +31,8 @@ MAX_KEY = 255
 THREAD_BYTES = 200_000
 """Larger bodies are parsed in a thread."""
 CLIENT_CLOSED = 499
+TOOLS_NOTICE = "tools-ignored; the agent uses its own tools"
+"""The header of an answer to a request with tools of the client (decision 103)."""
 
 
 AnswerRequest = ChatRequest | ResponseRequest
@@ -80,7 +82,7 @@ class AnswerHandler:
             chat = await _parse(parse, body)
             dm = await self._find_conversation(client, chat, request)
             message = await asyncio.to_thread(chat.read_message)
-            task = answer_task(message.text)
+            task = answer_task(message.text, instructions=chat.instructions)
             if task is not None:
                 return _respond_at_once(chat, task)
             key = await self._turns.keys.key_of(
@@ -90,9 +92,10 @@ class AnswerHandler:
             writer = make_writer(chat, turn.accepted.inbox_id or new_id("command"))
             pieces = self._turns.follow(turn, client)
             if not chat.stream:
-                return await self._complete(request, turn, writer, pieces)
-            events = self._stream(turn, writer, pieces)
-            return _with_names(_StreamedAnswer(events, admission.pop_all()), turn)
+                return await self._complete(request, chat, turn, writer, pieces)
+            events = self._stream(chat, turn, writer, pieces)
+            answer = _StreamedAnswer(events, admission.pop_all())
+            return _with_headers(answer, chat, turn)
 
     async def _find_conversation(
         self, client: ApiClient, chat: AnswerRequest, request: Request
@@ -117,6 +120,7 @@ class AnswerHandler:
     async def _complete(
         self,
         request: Request,
+        chat: AnswerRequest,
         turn: Turn,
         writer: AnswerWriter,
         pieces: AsyncGenerator[str, None],
@@ -129,10 +133,14 @@ class AnswerHandler:
                     # the agent goes on; a repeated request gets its answer
                     return Response(status_code=CLIENT_CLOSED)
         usage = await self._turns.answers.read_usage(turn.accepted.inbox_id)
-        return _with_names(JSONResponse(writer.complete(text, usage)), turn)
+        return _with_headers(JSONResponse(writer.complete(text, usage)), chat, turn)
 
     async def _stream(
-        self, turn: Turn, writer: AnswerWriter, pieces: AsyncGenerator[str, None]
+        self,
+        chat: AnswerRequest,
+        turn: Turn,
+        writer: AnswerWriter,
+        pieces: AsyncGenerator[str, None],
     ) -> AsyncGenerator[bytes, None]:
         yield writer.begin()
         sent_at = time.monotonic()
@@ -142,7 +150,10 @@ class AnswerHandler:
                     if piece or time.monotonic() - sent_at > KEEPALIVE_S:
                         sent_at = time.monotonic()
                         yield writer.piece(piece) if piece else KEEPALIVE
-            yield writer.end(await self._turns.answers.read_usage(turn.accepted.inbox_id))
+            usage = None
+            if chat.includes_usage:  # a query of the ledger, which most streams do not need
+                usage = await self._turns.answers.read_usage(turn.accepted.inbox_id)
+            yield writer.end(usage)
         except ChoirError as error:
             # the head was sent with status 200; OpenAI reports such errors as an event, too
             yield writer.fail(error)
@@ -179,10 +190,14 @@ def _respond_at_once(chat: AnswerRequest, text: str) -> Response:
     return Response(content, media_type="text/event-stream")
 
 
-def _with_names(response: JSONResponse | StreamingResponse, turn: Turn) -> Response:
-    """Return the response with the ids by which the message and its conversation are found in Choir."""
+def _with_headers(
+    response: JSONResponse | StreamingResponse, chat: AnswerRequest, turn: Turn
+) -> Response:
+    """Return the response with the ids by which the message is found in Choir, and a notice about tools."""
     response.headers["X-Request-Id"] = turn.accepted.inbox_id or "command"
     response.headers["X-Choir-Conversation"] = turn.dm
+    if chat.has_tools:
+        response.headers["X-Choir-Notice"] = TOOLS_NOTICE
     return response
 
 

@@ -38,7 +38,11 @@ class ConversationResolver:
     def require_scope(self, client: ApiClient, scope: ApiScope) -> None:
         """Raise Forbidden if a client does not have a scope."""
         if scope not in client.scopes:
-            raise Forbidden(f"This client has no scope {scope!r}.")
+            options = " ".join(f"--scope {it}" for it in sorted({*client.scopes, scope}))
+            raise Forbidden(
+                f"This client has no scope {scope!r}. `choirctl client add {client.name} {options}` gives "
+                "it one, with a new token."
+            )
 
     def find(self, client: ApiClient, model: str, request: Request) -> str:
         """Return the conversation of a request to an agent.

@@ -1,7 +1,8 @@
 """Requests to `/chat/completions`: which of it reaches the agent, and what is refused. Pure.
 
 Only the last message of the user is used: the agent has the conversation in its own log. Parameters of
-sampling and the client's own tools are ignored. What would change the meaning of the answer is refused.
+sampling and the client's own tools are ignored (decision 103). What would change the meaning of the answer is
+refused.
 """
 
 import base64
@@ -19,10 +20,15 @@ from choir_common.wire.messages import MAX_TEXT
 from choir_common.wire.validation_messages import error_messages
 
 SHOWN = 3
-FREE_TOOL_CHOICES = (None, "auto", "none")
-"""Those that leave the choice to the agent."""
+FREE_MODES = (None, "auto", "none")
+"""Values of `tool_choice` that leave the choice to the agent."""
+NO_CLIENT_TOOLS = (
+    "an agent uses its own tools and cannot be made to call yours. Leave it out, or offer your tools to "
+    "the agent as an MCP server."
+)
 USER_ROLES = frozenset({"user"})
 INSTRUCTION_ROLES = frozenset({"system", "developer"})
+TOOL_ROLES = frozenset({"tool", "function"})
 AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _DATA_URL = re.compile(
     r"data:(?P<mime>[a-z]+/[a-z0-9.+-]{1,100})(?:;[a-z]+=[^;,]{1,40})*;base64,", re.IGNORECASE
@@ -106,6 +112,8 @@ class ChatRequest(_Part):
     n: int | None = None
     tool_choice: str | dict[str, Any] | None = None
     function_call: str | dict[str, Any] | None = None
+    tools: tuple[object, ...] | None = None
+    functions: tuple[object, ...] | None = None
     response_format: dict[str, Any] | None = None
     logprobs: bool | None = None
     modalities: tuple[str, ...] | None = None
@@ -118,6 +126,19 @@ class ChatRequest(_Part):
     def read_message(self) -> UserMessage:
         """Return what reaches the agent; raises InvalidRequest."""
         return read_user_message(self.messages, "messages")
+
+    @property
+    def instructions(self) -> str:
+        """Return the text of the first message if it is one of the system; agents do not get it."""
+        first = self.messages[0]
+        content = first.get("content")
+        is_system = first.get("role") in INSTRUCTION_ROLES
+        return content if is_system and isinstance(content, str) else ""
+
+    @property
+    def has_tools(self) -> bool:
+        """Return whether the client offers tools of its own."""
+        return bool(self.tools or self.functions)
 
     @property
     def includes_usage(self) -> bool:
@@ -141,6 +162,10 @@ def read_user_message(messages: Sequence[Mapping[str, Any]], field: str) -> User
     Raises InvalidRequest, with the name of the request's field, if the request does not end with one.
     """
     dialogue = [it for it in messages if it.get("role") not in INSTRUCTION_ROLES]
+    if dialogue and dialogue[-1].get("role") in TOOL_ROLES:
+        raise InvalidRequest(
+            f"{field}: an agent calls no tools of yours, so it takes no results of them."
+        )
     if not dialogue or dialogue[-1].get("role") not in USER_ROLES:
         raise InvalidRequest(
             f"{field}: the last message must be of the role user: only that one reaches the agent."
@@ -158,17 +183,28 @@ def read_user_message(messages: Sequence[Mapping[str, Any]], field: str) -> User
     return message
 
 
+def forces_call(choice: str | dict[str, Any] | None) -> bool:
+    """Return whether a `tool_choice` wants a call; `allowed_tools` has a mode of its own."""
+    match choice:
+        case {"type": "allowed_tools", "allowed_tools": {"mode": mode}}:
+            return mode not in FREE_MODES
+        case {"type": "allowed_tools", "mode": mode}:  # in /responses
+            return mode not in FREE_MODES
+        case {"type": "auto" | "none"}:
+            return False
+        case _:
+            return choice not in FREE_MODES
+
+
 def _refuse_unsupported(request: ChatRequest) -> None:
     """Raise InvalidRequest for parameters that would promise something about the answer."""
     forced = {
-        "tool_choice": request.tool_choice not in FREE_TOOL_CHOICES,
-        "function_call": request.function_call not in FREE_TOOL_CHOICES,
+        "tool_choice": forces_call(request.tool_choice),
+        "function_call": forces_call(request.function_call),
     }
     for name, is_forced in forced.items():
         if is_forced:
-            raise InvalidRequest(
-                f"{name}: an agent uses its own tools and cannot be made to call yours. Leave it out."
-            )
+            raise InvalidRequest(f"{name}: {NO_CLIENT_TOOLS}")
     if request.n not in (None, 1):
         raise InvalidRequest("n: an agent gives one answer.")
     if (request.response_format or {}).get("type", "text") != "text":

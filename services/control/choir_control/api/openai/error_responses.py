@@ -16,6 +16,8 @@ PREFIX = "/openai/"
 MAX_PROBLEM = 100_000
 FAILED = "agent_error"
 """The code of an answer that is an error."""
+FINAL_CODES = frozenset({FAILED, "insufficient_quota"})
+"""Codes of errors that a repetition does not change."""
 _PARAMETER = re.compile(r"^(?:body\.)?([a-z_]+(?:[.\[][a-z0-9_.\[\]-]*)?): ")
 """Messages about one field begin with its name."""
 _CODES: Mapping[int, str] = {
@@ -37,7 +39,7 @@ def error_body(status: int, code: str, message: str) -> bytes:
         "message": message,
         "type": _type_of(status),
         "param": field[1] if field else None,
-        "code": _CODES.get(status, code),
+        "code": code if code in FINAL_CODES else _CODES.get(status, code),
     }
     return json.dumps({"error": error}).encode()
 
@@ -86,7 +88,7 @@ def _rewrite(head: Message, body: bytes) -> tuple[Message, bytes]:
     replaced = (b"content-type", b"content-length")
     others = [it for it in head["headers"] if it[0].lower() not in replaced]
     own = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
-    if problem["code"] == FAILED:
+    if problem["code"] in FINAL_CODES:
         own.append((b"x-should-retry", b"false"))  # the same request gets the same answer
     return {**head, "headers": [*others, *own]}, content
 

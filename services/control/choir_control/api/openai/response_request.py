@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from choir_common.errors import InvalidRequest
 from choir_common.wire.validation_messages import error_messages
 from choir_control.api.openai.chat_request import (
-    FREE_TOOL_CHOICES,
+    NO_CLIENT_TOOLS,
     SHOWN,
     UserMessage,
+    forces_call,
     read_user_message,
 )
 
@@ -46,12 +47,23 @@ class ResponseRequest(BaseModel):
     prompt: dict[str, Any] | None = None
     background: bool | None = None
     tool_choice: str | dict[str, Any] | None = None
+    tools: tuple[object, ...] | None = None
     text: _TextOptions | None = None
 
     @property
     def previous_message(self) -> str | None:
         """Return the id of the message that `previous_response_id` answered."""
         return (self.previous_response_id or "").removeprefix(RESPONSE_PREFIX) or None
+
+    @property
+    def instructions(self) -> str:
+        """Return nothing: the programs that need it do not use this API."""
+        return ""
+
+    @property
+    def has_tools(self) -> bool:
+        """Return whether the client offers tools of its own."""
+        return bool(self.tools)
 
     @property
     def includes_usage(self) -> bool:
@@ -81,10 +93,8 @@ def parse_response_request(body: bytes) -> ResponseRequest:
 
 
 def _refuse_unsupported(request: ResponseRequest) -> None:
-    if request.tool_choice not in FREE_TOOL_CHOICES:
-        raise InvalidRequest(
-            "tool_choice: an agent uses its own tools and cannot be made to call yours. Leave it out."
-        )
+    if forces_call(request.tool_choice):
+        raise InvalidRequest(f"tool_choice: {NO_CLIENT_TOOLS}")
     if request.text is not None and request.text.format.type != "text":
         raise InvalidRequest("text.format: agents answer with text; ask for JSON in the message.")
     if request.background:
