@@ -31,6 +31,17 @@ RESERVED_VARIABLES = frozenset(
 """Variables that Choir sets for each program, or that would change which program runs."""
 
 
+class McpSamplingConfig(WireModel):
+    """The use of a model by a server (sampling)."""
+
+    model: Name
+    """The model, one of those that the agent uses itself."""
+    max_tokens: int = Field(default=1_000, ge=1, le=32_000)
+    """The longest answer, in tokens."""
+    calls_per_hour: int = Field(default=20, ge=1, le=1_000)
+    """The requests that the agent answers in an hour; its budgets apply besides."""
+
+
 class McpServerConfig(WireModel):
     """A server of the Model Context Protocol whose tools agents may use; a command or a URL."""
 
@@ -62,6 +73,12 @@ class McpServerConfig(WireModel):
     """The longest time of a call."""
     start_timeout_ms: int = Field(default=60_000, ge=1_000, le=600_000)
     """The longest time until a started server has listed its tools."""
+    elicitation: bool = True
+    """Whether it may ask the user during a call (elicitation): the question is a request for approval, and
+    its answer goes to the server. Questions for secrets are refused in any case."""
+    sampling: McpSamplingConfig | None = None
+    """Whether it may use a model during a call (sampling), and how much; without it, it may not. The first
+    request of a session asks you, unless a rule of `policy` on `mcp.NAME.sampling` decides."""
 
     @model_validator(mode="after")
     def _check(self) -> "McpServerConfig":

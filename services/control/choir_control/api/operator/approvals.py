@@ -18,6 +18,7 @@ from choir_common.http.routers import ServiceRouter
 from choir_common.wire.operator import ApprovalLine, ApprovalView, Decision, Page
 from choir_control.api.operator.authentication import operator_label
 from choir_control.approvals.proposals.worker import ProposalWorker
+from choir_control.approvals.server_questions import Answer
 from choir_control.approvals.service import ApprovalService, GrantChoice
 from choir_control.approvals.store import Approval, ApprovalStore, Verdict
 from choir_control.approvals.texts import TOO_LATE
@@ -75,8 +76,11 @@ def approval_routes(
     ) -> ApprovalView:
         choice = decision or Decision()
         scope = GrantChoice(choice.scope, choice.days)
+        answer = Answer(choice.values, choice.dismiss)
         return await _render(
-            await approval_service.decide(approval_id, verdict, by, choice.digest, scope=scope)
+            await approval_service.decide(
+                approval_id, verdict, by, choice.digest, scope=scope, answer=answer
+            )
         )
 
     return router
