@@ -52,6 +52,11 @@ READ = {
     "mcp.servers.*.tools": f"{AGENT}/mcp_client/definitions.py",
     "mcp.servers.*.read_only": f"{AGENT}/mcp_client/definitions.py",
     "mcp.servers.*.timeout_ms": f"{AGENT}/mcp_client/server.py",
+    "mcp.servers.*.elicitation": f"{AGENT}/mcp_client/server.py",
+    **{
+        f"mcp.servers.*.sampling.{name}": f"{AGENT}/mcp_client/sampling.py"
+        for name in ("model", "max_tokens", "calls_per_hour")
+    },
     "agents.*.memory_between_people": f"{CONTROL}/configuration/memory_readers.py",
     "agents.*.restart": f"{CONTROL}/agents/sessions/crash_handling.py",
     **{

@@ -108,6 +108,19 @@ async def question(
 
 
 @server.tool()
+def bearer(ctx: Context) -> str:
+    """Return the token with which the client came."""
+    request: Any = ctx.request_context.request
+    return str(request.headers.get("authorization", "")).removeprefix("Bearer ")
+
+
+@server.tool()
+def has_bearer(ctx: Context, start: str) -> bool:
+    """Return whether the client's token begins so."""
+    return bearer(ctx).startswith(start)
+
+
+@server.tool()
 def crash() -> str:
     """End the server at once."""
     print("out of cheese", file=sys.stderr, flush=True)

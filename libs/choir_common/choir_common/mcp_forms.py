@@ -149,17 +149,18 @@ def check_values(schema: JsonObject, values: Mapping[str, JsonValue]) -> JsonObj
 def _read_field(name: str, field: JsonValue, is_required: bool) -> FormField:
     if not FIELD_NAME.fullmatch(name) or not isinstance(field, dict):
         raise InvalidRequest("A field of the form has a name with other characters than letters.")
-    kind = field.get("type")
+    kind = str(field.get("type"))
     items = field.get("items")
     source = items if kind == "array" and isinstance(items, dict) else field
     options = tuple(_options(source))
     if kind == "array" and options:
         limits = ("minItems", "maxItems")
         return _field(name, "choices", is_required, field, options, limits)
-    if kind == "string":
-        return _field(name, kind, is_required, field, options, ("minLength", "maxLength"))
-    if kind in ("number", "integer", "boolean"):
-        return _field(name, kind, is_required, field, (), ("minimum", "maximum"))
+    match kind:
+        case "string":
+            return _field(name, kind, is_required, field, options, ("minLength", "maxLength"))
+        case "number" | "integer" | "boolean":
+            return _field(name, kind, is_required, field, (), ("minimum", "maximum"))
     raise InvalidRequest(
         f"The field {name} is no text, number, boolean or choice, as forms of the protocol have."
     )

@@ -15,7 +15,9 @@ from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_agent.tools.workspace import Workspace
+from choir_common.egress.key_placeholders import KeyProxy, key_placeholder
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
+from choir_common.wire.egress import AgentEgress, ProxiedKey
 from choir_common.wire.events import ToolResultCommitted, UsageRecorded
 from choir_common.wire.mcp_config import McpSamplingConfig, McpServerConfig
 from choir_common.wire.model import JsonObject
@@ -24,7 +26,9 @@ from choir_local.rehearsal.score import Score
 from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, SameAnswer, run_control
 from tests.service.agent.running_agent import agent_process, running_agent
+from tests.support.egress import KEY, running_egress
 from tests.support.ports import free_port
+from tests.support.service_process import short_home
 
 SCRIPT = Path(__file__).parents[2] / "support" / "mcp_server.py"
 CANARY = "canary-77fe-secret"
@@ -54,7 +58,8 @@ class Person:
 class Agent:
     """The part of an agent that has MCP servers."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, key_proxy: KeyProxy | None = None, secret: str = CANARY) -> None:
+        self.secret = secret
         self.workspace, choir = root / "ws", root / "choir"
         self.workspace.mkdir()
         choir.mkdir()
@@ -64,8 +69,8 @@ class Agent:
             registry=self.registry,
             programs=ProgramRunner(self.workspace, str(self.workspace)),
             approvals=self.person,
-            key_proxy=None,
-            choir_dir=choir,
+            key_proxy=key_proxy,
+            choir=choir,
             workspace=Workspace(self.workspace),
         )
 
@@ -87,7 +92,7 @@ class Agent:
             event_window=50,
             mcp={"test": server},
         )
-        await self.servers.apply_settings(CurrentSettings(settings, {"test-key": CANARY}))
+        await self.servers.apply_settings(CurrentSettings(settings, {"test-key": self.secret}))
 
     async def until(self, reached: Callable[[McpServerStatus], bool]) -> McpServerStatus:
         async with asyncio.timeout(DEADLINE_S):
@@ -111,14 +116,19 @@ class Agent:
         return (await tool.run(CallContext("call_1", "edge"), arguments)).output  # type: ignore[arg-type]
 
 
+@contextlib.asynccontextmanager
+async def running(made: Agent) -> AsyncIterator[Agent]:
+    servers = asyncio.create_task(made.servers.run())
+    yield made
+    servers.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await servers
+
+
 @pytest.fixture
 async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
-    made = Agent(tmp_path)
-    running = asyncio.create_task(made.servers.run())
-    yield made
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    async with running(Agent(tmp_path)) as made:
+        yield made
 
 
 async def test_a_server_sees_its_secret_and_the_system_but_not_the_workspace(agent: Agent) -> None:
@@ -341,6 +351,31 @@ async def test_a_server_by_url_lists_calls_and_changes_its_tools(
         await process.wait()
 
 
+async def test_a_server_by_url_is_reached_through_the_egress_proxy_which_adds_the_key(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    origin, placeholder = f"http://localhost:{port}", key_placeholder(KEY, "test-key")
+    key = ProxiedKey(placeholder=placeholder, value=CANARY, servers=(origin,))
+    hosts = (f"localhost:{port}",)
+    main = AgentEgress(agent_id="main", key=KEY, own_hosts=hosts, proxied_keys=(key,))
+    process = await serve_http(port)
+    try:
+        async with short_home() as home, running_egress(home, main) as egress:
+            proxy = KeyProxy(str(egress.proxy_socket()), KEY)
+            async with running(Agent(tmp_path, proxy, placeholder)) as agent:
+                await agent.configure(command=(), url=f"{origin}/mcp", secret="test-key", hosts=())
+                await agent.until_ready()
+                # the agent sent the placeholder, and its answers do not contain the key
+                assert (await agent.call("has_bearer", start=CANARY[:9]))["result"] == {
+                    "result": True
+                }
+                assert CANARY not in str(await agent.call("bearer"))
+    finally:
+        process.kill()
+        await process.wait()
+
+
 async def test_a_server_by_url_is_connected_again_after_its_restart(agent: Agent) -> None:
     port = free_port()
     process = await serve_http(port)
@@ -421,6 +456,8 @@ async def test_questions_for_secrets_and_of_a_silent_server_reach_nobody(agent: 
         await agent.call("question", form=FORM, times=11)
     assert {request.request_type for request in agent.person.requests[11:]} == set()
     await agent.configure(elicitation=False)
+    # the old server ends first
+    await agent.until(lambda status: status.state != "ready")
     await agent.until_ready()
     for whom, why in (("user", "ask the user"), ("model", "use its models")):
         with pytest.raises(ToolFailed, match=f"Choir does not let MCP servers {why}"):

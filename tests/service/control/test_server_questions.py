@@ -53,9 +53,9 @@ async def test_a_person_answers_with_values_declines_or_closes_a_question(
     assert all(line.startswith("> ") for line in lines[1:3])
 
     refused = await stopped.post(f"{path}/approve")
-    assert refused.status_code == 422 and "needs town" in refused.json()["detail"]
+    assert refused.status_code == 400 and "needs town" in refused.json()["detail"]
     wrong = await stopped.post(f"{path}/approve", json={"values": {"town": "Rome", "days": "x"}})
-    assert wrong.status_code == 422
+    assert wrong.status_code == 400
     assert (await ask(agent, "c1")).status == "pending"
     decided = await stopped.post(f"{path}/approve", json={"values": {"town": "Rome"}})
     # nothing has to be carried out
@@ -76,7 +76,7 @@ async def test_a_question_is_answered_in_the_conversation(stopped: World, agent:
     first = await stopped.say("/approve town=New York", "u1")
     # the server's hidden characters are spelled out on a page that must be seen first
     assert first.note is not None and "Nothing is approved yet" in first.note
-    assert "give it no password" in first.note and "town=… days=…" in first.note
+    assert "give it no password" in first.note and "days=… town=…" in first.note
     done = await stopped.say(f"/approve {asked.approval_id} town=New York days=2", "u2")
     assert done.note is not None and done.note.startswith("Approved: main requests an answer")
     assert (await ask(agent, "c1")).values == {"town": "New York", "days": 2}
@@ -86,7 +86,9 @@ async def test_a_question_is_answered_in_the_conversation(stopped: World, agent:
         "c2",
         {k: v for k, v in QUESTION.items() if k != "form"} | {"url": "https://a.example"},
     )
-    assert "takes an id" in ((await stopped.say("/reject nothing else", "u3")).note or "")
+    assert "takes an id" in (
+        (await stopped.say(f"/reject {other.approval_id} now", "u3")).note or ""
+    )
     assert (await stopped.say("/reject dismiss", "u4")).note
     assert (await ask(agent, "c3", QUESTION)).status == "pending"
 

@@ -49,8 +49,8 @@ class SampleRequest:
     def to_input(self) -> JsonObject:
         """Return what a person is shown."""
         messages: list[JsonValue] = [{"role": role, "text": text} for role, text in self.messages]
-        shown: JsonObject = {"model": self.model, "max_tokens": self.max_tokens}
-        return shown | {"system": self.system, "messages": messages}
+        limits: JsonObject = {"model": self.model, "max_tokens": self.max_tokens}
+        return limits | {"system": self.system, "messages": messages}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class ServerSampling:
         self._count.is_allowed = True
 
     def _decide(self, policy: AgentPolicy, call: RunningCall) -> PolicyDecision:
-        asked = PolicyCall(
+        policy_call = PolicyCall(
             agent_id=policy.agent_id,
             tool=f"mcp.{self._server}.{TOOL}",
             lane="edge" if is_edge(call.context.lane) else "core",
@@ -170,7 +170,7 @@ class ServerSampling:
             arguments={},
         )
         return decide(
-            policy.rules, asked, datetime.now(UTC), needs_approval=not self._count.is_allowed
+            policy.rules, policy_call, datetime.now(UTC), needs_approval=not self._count.is_allowed
         )
 
 
@@ -186,11 +186,11 @@ def read_request(server: str, config: McpSamplingConfig, params: JsonObject) -> 
         raise McpServerError(
             f"A request has 1 to {MAX_MESSAGES} messages and at most {MAX_REQUEST_CHARS} characters."
         )
-    wanted = limit if isinstance(limit, int) and limit > 0 else config.max_tokens
+    tokens = limit if isinstance(limit, int) and limit > 0 else config.max_tokens
     return SampleRequest(
         server=server,
         model=config.model,
-        max_tokens=min(wanted, config.max_tokens),
+        max_tokens=min(tokens, config.max_tokens),
         system=system,
         messages=tuple(messages),
     )

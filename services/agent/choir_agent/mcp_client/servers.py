@@ -57,15 +57,16 @@ class McpServers:
         self,
         registry: ToolRegistry,
         programs: ProgramRunner,
+        workspace: Workspace,
         *,
         approvals: ApprovalSource,
         key_proxy: KeyProxy | None,
-        choir_dir: Path,
-        workspace: Workspace,
+        choir: Path,
     ) -> None:
+        """`choir` is the directory of the agent's tools and skills."""
         self._registry, self._programs = registry, programs
         self._approvals, self._pins = approvals, ToolPins(approvals)
-        self._key_proxy, self._choir_dir = key_proxy, choir_dir
+        self._key_proxy, self._choir_dir = key_proxy, choir
         self._files = BinaryFiles(workspace)
         self._model: SampleSource | None = None
         self._counts: dict[str, SampleCount] = {}

@@ -25,13 +25,13 @@ def models_for_lane(settings: AgentSettings, lane: str) -> tuple[NamedModel, ...
 
 def all_models(settings: AgentSettings) -> dict[str, ModelConfig]:
     """Return all models of the agent, by their names in config.json."""
-    named = (
+    candidates = (
         (settings.core_model_name, settings.core_model),
         (settings.vision_model_name, settings.vision_model),
         (settings.wake_up_model_name, settings.wake_up_model),
         (settings.model_name, settings.model),
     )
-    own = {name: model for name, model in named if name and model is not None}
+    own = {name: model for name, model in candidates if name and model is not None}
     return {**settings.fallback_models, **own}
 
 

@@ -134,17 +134,7 @@ class ApprovalService:
             raise Conflict(_describe_earlier_decision(decided))
         self._notifier.notify(decided.session_id)
         self._outbox.rescan(decided.dm)
-        log.info(
-            "decided",
-            approval_id=approval_id,
-            outcome=outcome,
-            by=by,
-            agent=decided.agent_id,
-            session=decided.session_id,
-            request_type=decided.request_type,
-            digest=decided.digest,
-            grant_id=grant.grant_id if grant else None,
-        )
+        _log_decision(decided, outcome, by, grant)
         if outcome == "approved":
             self._proposals.wake()
         return decided
@@ -165,6 +155,20 @@ class ApprovalService:
         await self._store.show_page(approval, page, text, nonce)
         self._outbox.rescan(approval.dm)
         return True
+
+
+def _log_decision(approval: Approval, outcome: Outcome, by: str, grant: NewGrant | None) -> None:
+    log.info(
+        "decided",
+        approval_id=approval.approval_id,
+        outcome=outcome,
+        by=by,
+        agent=approval.agent_id,
+        session=approval.session_id,
+        request_type=approval.request_type,
+        digest=approval.digest,
+        grant_id=grant.grant_id if grant else None,
+    )
 
 
 def _dismissed(approval: Approval) -> Outcome:

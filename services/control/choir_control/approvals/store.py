@@ -231,10 +231,7 @@ class ApprovalStore:
             request.hosts,
             lease.turn_dm or None,
         )
-        choices = ButtonChoices(
-            scopes=() if needs_form_values(request.request_type, request.payload) else scopes,
-            pages=notice.pages,
-        )
+        choices = ButtonChoices(_scopes_of_buttons(request, scopes), notice.pages)
         await self._send_request(connection, lease, approval_id, notice.text, digest, choices)
         return ApprovalResponse(approval_id=approval_id, status="pending")
 
@@ -394,8 +391,7 @@ class ApprovalStore:
 
     async def show_page(self, approval: Approval, page: int, text: str, nonce: ButtonNonce) -> None:
         """Replace the notice of a request with its page `page`, unless that was shown before."""
-        needs_values = needs_form_values(approval.request_type, approval.payload)
-        scopes = () if needs_values else approval.scopes
+        scopes = _scopes_of_buttons(approval, approval.scopes)
         choices = ButtonChoices(scopes=scopes, pages=approval.pages, pages_shown=page)
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(
@@ -455,6 +451,13 @@ def _scopes_of(lease: Lease, request: ApprovalRequest) -> tuple[GrantScope, ...]
     scopes = offered_scopes(request.request_type, request.scopes, request.job_id)
     # A yes that outlives an incognito session would keep what it sent where.
     return tuple(s for s in scopes if s != "always" or lease.memory_mode != INCOGNITO)
+
+
+def _scopes_of_buttons(
+    request: ApprovalRequest | Approval, scopes: tuple[GrantScope, ...]
+) -> tuple[GrantScope, ...]:
+    """Return the scopes that buttons can approve: none if a yes needs values, which no button has."""
+    return () if needs_form_values(request.request_type, request.payload) else scopes
 
 
 def _check_call_id(request: ApprovalRequest) -> None:

@@ -75,15 +75,20 @@ def approval_routes(
         approval_id: str, verdict: Verdict, by: str, decision: Decision | None
     ) -> ApprovalView:
         choice = decision or Decision()
-        scope = GrantChoice(choice.scope, choice.days)
-        answer = Answer(choice.values, choice.dismiss)
-        return await _render(
-            await approval_service.decide(
-                approval_id, verdict, by, choice.digest, scope=scope, answer=answer
-            )
+        approval = await approval_service.decide(
+            approval_id, verdict, by, choice.digest, scope=_scope(choice), answer=_answer(choice)
         )
+        return await _render(approval)
 
     return router
+
+
+def _scope(decision: Decision) -> GrantChoice:
+    return GrantChoice(decision.scope, decision.days)
+
+
+def _answer(decision: Decision) -> Answer:
+    return Answer(decision.values, decision.dismiss)
 
 
 def _is_too_late(approval: Approval) -> bool:

@@ -97,6 +97,7 @@ export function riskNotes(request) {
   const notes = [];
   if (!request.intact) notes.push({kind: "bad", text: t("approvals.note.changed")});
   if (request.hosts.length) notes.push({kind: "warning", text: t("approvals.note.hosts", {hosts: request.hosts.join(", ")})});
+  if (request.request_type === "mcp_question") notes.push({kind: "warning", text: t("approvals.note.question")});
   if (request.request_type === "repo_change") notes.push({kind: "warning", text: t("approvals.note.repo")});
   if (request.request_type === "skill") notes.push({kind: "warning", text: t("approvals.note.skill")});
   return notes;
