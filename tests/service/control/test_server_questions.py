@@ -81,7 +81,7 @@ async def test_a_question_is_answered_in_the_conversation(stopped: World, agent:
     assert done.note is not None and done.note.startswith("Approved: main requests an answer")
     assert (await ask(agent, "c1")).values == {"town": "New York", "days": 2}
 
-    await ask(
+    other = await ask(
         agent,
         "c2",
         {k: v for k, v in QUESTION.items() if k != "form"} | {"url": "https://a.example"},
