@@ -43,7 +43,7 @@ READ = {
         f"mcp.servers.*.{name}": f"{AGENT}/mcp_client/servers.py"
         for name in (
             *("command", "url", "secret", "hosts", "workspace"),
-            "start_timeout_ms",
+            *("start_timeout_ms", "oauth"),
         )
     },
     "skills.*.sha256": f"{CONTROL}/configuration/current.py",

@@ -1,5 +1,6 @@
 """The section `mcp` of config.json: servers of the Model Context Protocol. See docs/mcp.md."""
 
+import hashlib
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -31,6 +32,14 @@ RESERVED_VARIABLES = frozenset(
 """Variables that Choir sets for each program, or that would change which program runs."""
 
 
+def oauth_token_secret(url: str) -> str:
+    """Return the name of the secret that is the token of a login.
+
+    It is made from the URL: a server that gets another URL gets no token of the old one.
+    """
+    return f"mcp-oauth-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
+
+
 class McpSamplingConfig(WireModel):
     """The use of a model by a server (sampling)."""
 
@@ -58,6 +67,9 @@ class McpServerConfig(WireModel):
     """Environment variables of the command, each with the name of the secret that is its value."""
     secret: Name | None = None
     """The name of the secret that a `url` gets as `Authorization: Bearer`."""
+    oauth: bool = False
+    """Whether the token of a `url` is that of `choirctl mcp login NAME` (OAuth); it is renewed by itself, and
+    is sent to this `url` only."""
     hosts: tuple[Pattern, ...] = ()
     """Patterns of the only hosts that the command may reach; without one it has no network."""
     workspace: bool = False
@@ -93,6 +105,8 @@ class McpServerConfig(WireModel):
             urlsplit(self.url).username or not urlsplit(self.url).hostname
         ):
             raise ValueError("a `url` has a host and no user name; name its token in `secret`")
+        if self.oauth and (self.url is None or self.secret is not None):
+            raise ValueError("`oauth` is for a `url` without a `secret`")
         if self.command and self.secret is not None:
             raise ValueError("`secret` is for a `url`; name a command's secrets in `secrets`")
         if self.workspace and self.secrets:
@@ -110,7 +124,13 @@ class McpServerConfig(WireModel):
 
     def secret_names(self) -> frozenset[str]:
         """Return the names of the secrets that the server gets."""
-        return frozenset((*self.secrets.values(), *((self.secret,) if self.secret else ())))
+        token = self.token_secret
+        return frozenset((*self.secrets.values(), *((token,) if token else ())))
+
+    @property
+    def token_secret(self) -> str | None:
+        """The name of the secret that is the token for the `url`, or None."""
+        return oauth_token_secret(self.url) if self.oauth and self.url else self.secret
 
 
 class McpConfig(WireModel):

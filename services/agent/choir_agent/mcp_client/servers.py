@@ -168,9 +168,10 @@ class _Connector:
         start_timeout_s = config.start_timeout_ms / 1000
         for name, value in self.setup.secrets.items():
             if not value:
-                raise McpServerError(f"the secret {name} has no value: choirctl secret set {name}")
+                how = f"mcp login {self.name}" if config.oauth else f"secret set {name}"
+                raise McpServerError(f"the secret {name} has no value: choirctl {how}")
         if config.url is not None:
-            secret = self.setup.secrets.get(config.secret or "")
+            secret = self.setup.secrets.get(config.token_secret or "")
             opened = sdk.connect_url(config.url, secret, self.key_proxy, start_timeout_s, host=host)
         else:
             root = self.programs.workspace if config.workspace else None
