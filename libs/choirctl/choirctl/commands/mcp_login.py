@@ -51,10 +51,11 @@ def log_in(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Log in at an MCP server by URL; prints the address to open in a browser.
+    """Log in at an MCP server by URL, with a browser.
 
-    The browser comes back to this machine. If it runs on another one, use --paste: the page that it cannot
-    open has the address to paste. The token is stored as a secret for this server only, and renewed.
+    Prints the address to open. The browser comes back to this machine. If it runs on another one, use
+    --paste: the page that it cannot open has the address to paste. The token is stored as a secret for this
+    server only, and renewed.
     """
     directory = find_target(ctx, home).home
     server = _server(directory, name)
@@ -71,7 +72,10 @@ def log_in(
 def log_out(
     ctx: typer.Context, name: ServerName, home: Home = None, as_json: AsJson = False
 ) -> None:
-    """Delete the token for an MCP server; the authorization server may show it until it ends."""
+    """Delete the token of an MCP server.
+
+    It is not revoked at its authorization server, and ends there by itself.
+    """
     directory = find_target(ctx, home).home
     server = _server(directory, name)
     url = str(server.url)
