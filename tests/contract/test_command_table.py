@@ -40,6 +40,8 @@ LOCAL = {
     "secret delete",
     "mcp add",
     "mcp import",
+    "mcp login",
+    "mcp logout",
     "mcp remove",
     "mcp serve",
     "skill list",

@@ -45,7 +45,7 @@ READ = {
         f"mcp.servers.*.{name}": f"{AGENT}/mcp_client/servers.py"
         for name in (
             *("command", "url", "secret", "hosts", "workspace"),
-            "start_timeout_ms",
+            *("start_timeout_ms", "oauth"),
         )
     },
     "skills.*.sha256": f"{CONTROL}/configuration/current.py",
@@ -54,6 +54,11 @@ READ = {
     "mcp.servers.*.tools": f"{AGENT}/mcp_client/definitions.py",
     "mcp.servers.*.read_only": f"{AGENT}/mcp_client/definitions.py",
     "mcp.servers.*.timeout_ms": f"{AGENT}/mcp_client/server.py",
+    "mcp.servers.*.elicitation": f"{AGENT}/mcp_client/server.py",
+    **{
+        f"mcp.servers.*.sampling.{name}": f"{AGENT}/mcp_client/sampling.py"
+        for name in ("model", "max_tokens", "calls_per_hour")
+    },
     "agents.*.memory_between_people": f"{CONTROL}/configuration/memory_readers.py",
     "agents.*.restart": f"{CONTROL}/agents/sessions/crash_handling.py",
     **{

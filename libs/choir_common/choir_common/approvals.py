@@ -74,6 +74,8 @@ def request_summary(request_type: str, payload: JsonObject) -> str:
             what = f"the use of {subject}"
         case "mcp_tools":
             what = f"the tools of the MCP server {subject}"
+        case "mcp_question":
+            what = f"an answer to a question of the MCP server {subject}"
         case "skill" | "tool":
             what = f"the {request_type} {subject}"
         case "config_change":
@@ -136,6 +138,8 @@ def _changes(
             yield from (_of_diff(line) for line in _split(diff))
         case "mcp_tools", _, _, _:
             yield from _server_tools(remaining, under)
+        case "mcp_question", _, _, _:
+            yield from _server_question(remaining)
         case "call", _, _, _:
             why = under.pop("why", None)
             if why is not None:
@@ -157,6 +161,23 @@ def _server_tools(
         note = "" if head in new else " (no longer offered)"
         yield DiffLine(LineKind.HEAD, f"{head}{note}")
         yield from _differences(before, after)
+
+
+def _server_question(remaining: dict[str, JsonValue]) -> Iterator[DiffLine]:
+    """Yield a question: every line of the server behind a mark, so that none can pass as Choir's."""
+    server, tool = (_word(remaining.pop(name, None)) for name in ("server", "tool"))
+    yield DiffLine(LineKind.HEAD, f"MCP server {server}, during a call of {tool}, writes:")
+    yield from (
+        DiffLine(LineKind.NEW, f"> {escape_line(line)}")
+        for line in _split(remaining.pop("message", None))
+    )
+    url, form = remaining.pop("url", None), remaining.pop("form", None)
+    if url is not None:
+        yield DiffLine(LineKind.HEAD, "It wants you to open this address. Choir does not open it:")
+        yield DiffLine(LineKind.NEW, f"> {_word(url)}")
+    if form is not None:
+        yield DiffLine(LineKind.HEAD, "It asks for these values, by its own schema:")
+        yield from (DiffLine(LineKind.NEW, f"> {line}") for line in _split(_json(form)))
 
 
 def _differences(before: list[str], after: list[str]) -> Iterator[DiffLine]:
@@ -290,7 +311,7 @@ def _subject(request_type: str, payload: JsonObject) -> str:
     match request_type:
         case "call":
             return str(payload.get("tool"))
-        case "mcp_tools":
+        case "mcp_tools" | "mcp_question":
             return str(payload.get("server"))
         case "skill" | "tool":
             return _name(payload)

@@ -25,6 +25,8 @@ EXAMPLES = {
     "mcp import": "choirctl mcp import ~/.cursor/mcp.json --preview",
     "mcp test": "choirctl mcp test weather",
     "mcp remove": "choirctl mcp remove weather",
+    "mcp login": "choirctl mcp login wiki",
+    "mcp logout": "choirctl mcp logout wiki",
     "mcp serve": "choirctl mcp serve main",
     "skill list": "choirctl skill list",
     "skill add": "choirctl skill add ~/skills/invoice-check --agent main",

@@ -26,6 +26,7 @@ from choir_agent.control_client.control_client import (
     send_hello,
 )
 from choir_agent.control_client.dynamic_settings import DynamicSettings, SettingsListeners
+from choir_agent.control_client.hello_request import build_hello_request
 from choir_agent.control_client.signal_stream import SignalStream
 from choir_agent.control_client.status_reporter import StatusReporter
 from choir_agent.credentials.git_access import GitAccess
@@ -50,6 +51,7 @@ from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
+from choir_agent.mcp_client.sampling_model import SamplingModel
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.picture_model import PictureModel
@@ -68,13 +70,11 @@ from choir_agent.working_memory.working_memory import SnapshotWriter, WorkingMem
 from choir_common.clock import SystemClock
 from choir_common.errors import ChoirError
 from choir_common.eventlog.chain import LogHead
-from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, hash_directory, read_version
 from choir_common.telemetry import Redactor
 from choir_common.wire.events import MemoryModeChanged, SessionResumed, SessionStarted
 from choir_common.wire.memory_modes import DEFAULT_MODE, INCOGNITO
 from choir_common.wire.rpc import (
     AgentStartParameters,
-    HelloRequest,
     HelloResponse,
     TerminateRequest,
 )
@@ -127,7 +127,7 @@ async def _run_session(
     )
     model = PictureModel(ModelRegistry(toolset.key_proxy), toolset.files)
     try:
-        hello = await send_hello(control, _hello_request(boot), settings.hello_timeout_s)
+        hello = await send_hello(control, build_hello_request(boot), settings.hello_timeout_s)
         session_log.restore(hello.tail_events, LogHead(hello.head_rev, hello.head_hash))
         return await Agent(
             boot=boot,
@@ -159,24 +159,6 @@ def _open_workspace(path: Path) -> Workspace:
     workspace = Workspace(path)
     create_staging(workspace)
     return workspace
-
-
-def _hello_request(boot: AgentStartParameters) -> HelloRequest:
-    """Return the INIT_HELLO request.
-
-    The version and the manifest hashes are those of /choir itself, so that control can detect an image that
-    differs from the boot line.
-    """
-    choir_dir = Path(boot.choir_dir)
-    version = read_version(choir_dir)
-    return HelloRequest(
-        agent_id=boot.agent_id,
-        session_id=boot.session_id,
-        epoch=boot.epoch,
-        image_version=version.image_version if version else boot.image_version,
-        tool_manifest_hash=hash_directory(choir_dir / TOOLS_DIR),
-        skill_manifest_hash=hash_directory(choir_dir / SKILLS_DIR),
-    )
 
 
 class Agent:
@@ -305,6 +287,9 @@ class Agent:
 
     def _build_lanes(self, model: PictureModel, git: GitAccess, workspace: Workspace) -> None:
         metered = self._build_metered(model, git)
+        self._toolset.mcp_servers.use_model(
+            SamplingModel(arbiter=self._arbiter, model=metered, settings=self._dynamic)
+        )
         # Compaction repeats no call: it has its own backoff, and shutdown must not wait for a model.
         compaction_model = CompactionModel(
             model=metered,

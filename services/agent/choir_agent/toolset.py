@@ -130,7 +130,7 @@ def build_toolset(
     known_tools += _names(tools)
     registry, approvals = ToolRegistry(tools), ApprovalClient(control)
     servers = McpServers(
-        registry, programs, approvals=approvals, key_proxy=key_proxy, choir_dir=choir_dir
+        registry, programs, workspace, approvals=approvals, key_proxy=key_proxy, choir=choir_dir
     )
     accounts = ConnectionAccounts(egress)
     return Toolset(registry, skills, folders, files, web, key_proxy, accounts, approvals, servers)

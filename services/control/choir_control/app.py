@@ -27,6 +27,7 @@ from choir_control.agents.sessions.workspace_usage import INTERVAL_S as USAGE_IN
 from choir_control.api_clients.service import SWEEP_INTERVAL_S as CLIENTS_INTERVAL_S
 from choir_control.approvals.service import EXPIRY_INTERVAL_S
 from choir_control.configuration.current import ConfigSnapshot
+from choir_control.configuration.secrets.mcp_tokens import RENEWAL_INTERVAL_S
 from choir_control.configuration.startup import read_startup_config
 from choir_control.conversations.agent_questions.service import (
     SWEEP_INTERVAL_S as QUESTIONS_INTERVAL_S,
@@ -186,6 +187,7 @@ class ControlApp:
                 ("clients", CLIENTS_INTERVAL_S, services.api_clients.sweep),
                 ("questions", QUESTIONS_INTERVAL_S, services.host_tools.questions.sweep),
                 ("web sessions", WEB_SWEEP_INTERVAL_S, services.web.sessions.sweep),
+                ("mcp tokens", RENEWAL_INTERVAL_S, services.config_changes.mcp_tokens.sweep),
                 ("wake-ups", WAKE_UPS_INTERVAL_S, services.schedules.wake_ups.sync),
                 ("conversation cleanup", job.INTERVAL_S, services.conversations.tidy),
             ):

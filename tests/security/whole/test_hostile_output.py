@@ -124,6 +124,8 @@ SPECIAL: dict[str, tuple[Value, ...]] = {
     "mcp import": (_known("mcp_file"),),
     "mcp test": (lambda _: "wiki",),
     "mcp remove": (lambda _: "wiki",),
+    "mcp login": (lambda _: "wiki",),
+    "mcp logout": (lambda _: "wiki",),
     "skill add": (_known("skill"),),
     "skill show": (lambda _: "notes",),
     "skill approve": (lambda _: "notes",),

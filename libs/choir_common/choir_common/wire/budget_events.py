@@ -38,8 +38,11 @@ class UsageRecorded(WireModel):
     type: Literal["usage_recorded"] = "usage_recorded"
     turn_id: str | None
     """The turn or core job that made the call; None for a call of the session itself."""
-    purpose: Literal["session_summary", "failed_call"]
-    """`failed_call`: a call that gave no usable output although the provider may bill it."""
+    purpose: Literal["session_summary", "failed_call", "mcp_sampling"]
+    """`failed_call`: a call that gave no usable output although the provider may bill it; `mcp_sampling`: a
+    call for an MCP server."""
+    origin: str = ""
+    """Who asked, if not the agent itself: `mcp.NAME`."""
     model: str
     prompt_tokens: int = 0
     completion_tokens: int = 0

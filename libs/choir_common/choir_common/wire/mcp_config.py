@@ -1,5 +1,6 @@
 """The section `mcp` of config.json: servers of the Model Context Protocol. See docs/mcp.md."""
 
+import hashlib
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -31,6 +32,25 @@ RESERVED_VARIABLES = frozenset(
 """Variables that Choir sets for each program, or that would change which program runs."""
 
 
+def oauth_token_secret(url: str) -> str:
+    """Return the name of the secret that is the token of a login.
+
+    It is made from the URL: a server that gets another URL gets no token of the old one.
+    """
+    return f"mcp-oauth-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
+
+
+class McpSamplingConfig(WireModel):
+    """The use of a model by a server (sampling)."""
+
+    model: Name
+    """The model, one of those that the agent uses itself."""
+    max_tokens: int = Field(default=1_000, ge=1, le=32_000)
+    """The longest answer, in tokens."""
+    calls_per_hour: int = Field(default=20, ge=1, le=1_000)
+    """The requests that the agent answers in an hour; its budgets apply besides."""
+
+
 class McpServerConfig(WireModel):
     """A server of the Model Context Protocol whose tools agents may use; a command or a URL."""
 
@@ -47,6 +67,9 @@ class McpServerConfig(WireModel):
     """Environment variables of the command, each with the name of the secret that is its value."""
     secret: Name | None = None
     """The name of the secret that a `url` gets as `Authorization: Bearer`."""
+    oauth: bool = False
+    """Whether the token of a `url` is that of `choirctl mcp login NAME` (OAuth); it is renewed by itself, and
+    is sent to this `url` only."""
     hosts: tuple[Pattern, ...] = ()
     """Patterns of the only hosts that the command may reach; without one it has no network."""
     workspace: bool = False
@@ -62,6 +85,12 @@ class McpServerConfig(WireModel):
     """The longest time of a call."""
     start_timeout_ms: int = Field(default=60_000, ge=1_000, le=600_000)
     """The longest time until a started server has listed its tools."""
+    elicitation: bool = True
+    """Whether it may ask the user during a call (elicitation): the question is a request for approval, and
+    its answer goes to the server. Questions for secrets are refused in any case."""
+    sampling: McpSamplingConfig | None = None
+    """Whether it may use a model during a call (sampling), and how much; without it, it may not. The first
+    request of a session asks you, unless a rule of `policy` on `mcp.NAME.sampling` decides."""
 
     @model_validator(mode="after")
     def _check(self) -> "McpServerConfig":
@@ -76,6 +105,8 @@ class McpServerConfig(WireModel):
             urlsplit(self.url).username or not urlsplit(self.url).hostname
         ):
             raise ValueError("a `url` has a host and no user name; name its token in `secret`")
+        if self.oauth and (self.url is None or self.secret is not None):
+            raise ValueError("`oauth` is for a `url` without a `secret`")
         if self.command and self.secret is not None:
             raise ValueError("`secret` is for a `url`; name a command's secrets in `secrets`")
         if self.workspace and self.secrets:
@@ -93,7 +124,13 @@ class McpServerConfig(WireModel):
 
     def secret_names(self) -> frozenset[str]:
         """Return the names of the secrets that the server gets."""
-        return frozenset((*self.secrets.values(), *((self.secret,) if self.secret else ())))
+        token = self.token_secret
+        return frozenset((*self.secrets.values(), *((token,) if token else ())))
+
+    @property
+    def token_secret(self) -> str | None:
+        """The name of the secret that is the token for the `url`, or None."""
+        return oauth_token_secret(self.url) if self.oauth and self.url else self.secret
 
 
 class McpConfig(WireModel):

@@ -237,6 +237,10 @@ class Decision(WireModel):
     """Which later calls an approval covers; the request lists the possible ones."""
     days: int | None = Field(default=None, ge=1, le=MAX_GRANT_DAYS)
     """Lifetime of the scope `always`; default: 30."""
+    values: JsonObject | None = None
+    """The values of the form of an `mcp_question`, by name, as JSON or as text; without it, its defaults."""
+    dismiss: bool = False
+    """With a rejection of an `mcp_question`: it is closed without an answer (`cancel` of the protocol)."""
 
 
 class DmView(WireModel):

@@ -111,9 +111,12 @@ class HeartbeatResponse(WireModel):
 
 
 MAX_WHY = 2_000
-ApprovalKind = Literal["call", "mcp_tools", "tool", "skill", "config_change", "repo_change"]
-"""`call`: one use of a tool; `mcp_tools`: the tools of an MCP server; the others are proposals."""
-WITHOUT_EFFECT: tuple[ApprovalKind, ...] = ("call", "mcp_tools")
+ApprovalKind = Literal[
+    "call", "mcp_tools", "mcp_question", "tool", "skill", "config_change", "repo_change"
+]
+"""`call`: one use of a tool; `mcp_tools`: the tools of an MCP server; `mcp_question`: a question of an MCP
+server during a call; the others are proposals."""
+WITHOUT_EFFECT: tuple[ApprovalKind, ...] = ("call", "mcp_tools", "mcp_question")
 """The kinds whose approval control does not have to carry out."""
 
 
@@ -144,6 +147,8 @@ class ApprovalResponse(WireModel):
     """`expired`: no decision in time, which is treated as not approved."""
     grant_id: str | None = None
     """The earlier yes that answered; nobody was asked."""
+    values: JsonObject | None = None
+    """What a person answered to the form of an MCP server."""
 
 
 STATE_PREFIXES = ("EDGE_", "CORE_")

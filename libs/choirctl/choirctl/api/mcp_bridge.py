@@ -1,6 +1,6 @@
 """Bridge from MCP over stdio to the MCP server of a Choir, for programs that only start commands.
 
-The only module of choirctl that imports the SDK `mcp`, which takes a second.
+With `oauth_login` the only module of choirctl that imports the SDK `mcp`, which takes a second.
 """
 
 from http import HTTPStatus

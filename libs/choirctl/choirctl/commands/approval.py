@@ -14,8 +14,9 @@ from choir_common.approvals import (
     request_lines,
     request_summary,
 )
-from choir_common.errors import Conflict
+from choir_common.errors import Conflict, InvalidRequest
 from choir_common.grants import parse_days, parse_scope
+from choir_common.wire.model import JsonObject
 from choir_common.wire.operator import ApprovalView, Decision
 from choirctl.api.control import ApprovalVerdict, connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
@@ -82,24 +83,45 @@ def approve(
         str | None,
         typer.Option("--for", help="Lifetime of the scope always. [default: 30d]", metavar="DAYS"),
     ] = None,
+    value: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A value that an MCP server asks for; repeat it for several.", metavar="NAME=VALUE"
+        ),
+    ] = None,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Approve a request exactly as shown. It is executed, and the agent is notified."""
-    decision = Decision(scope=parse_scope(scope), days=parse_days(lifetime) if lifetime else None)
+    decision = Decision(
+        scope=parse_scope(scope),
+        days=parse_days(lifetime) if lifetime else None,
+        values=_read_values(value) if value else None,
+    )
     _decide(find_target(ctx, home, url), approval, "approve", decision, as_json)
 
 
 def reject(
     ctx: typer.Context,
     approval: ApprovalId,
+    dismiss: Annotated[
+        bool,
+        typer.Option("--dismiss", help="Close the question of an MCP server without an answer."),
+    ] = False,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Reject a request. The decision is recorded, and the agent is notified."""
-    _decide(find_target(ctx, home, url), approval, "reject", Decision(), as_json)
+    _decide(find_target(ctx, home, url), approval, "reject", Decision(dismiss=dismiss), as_json)
+
+
+def _read_values(words: list[str]) -> JsonObject:
+    pairs = [word.partition("=") for word in words]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise InvalidRequest("--value is NAME=VALUE.")
+    return {name: text for name, _, text in pairs}
 
 
 def _data(view: ApprovalView) -> ApprovalView:

@@ -19,6 +19,7 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.commands.mcp_import import import_servers
+from choirctl.commands.mcp_login import log_in, log_out
 from choirctl.commands.mcp_serve import serve_agent
 from choirctl.commands.mcp_settings import (
     ACTIVATE,
@@ -69,6 +70,8 @@ def register(app: typer.Typer) -> None:
         ("import", import_servers),
         ("test", test_server),
         ("remove", remove_server),
+        ("login", log_in),
+        ("logout", log_out),
         ("serve", serve_agent),
     )
 

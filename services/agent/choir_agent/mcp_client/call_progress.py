@@ -13,6 +13,8 @@ from choir_common.wire.mcp_config import MAX_TOOL_TIMEOUT_MS
 LONGEST_FACTOR = 5
 """A call with progress may take this number of times its timeout."""
 MAX_MESSAGE_CHARS = 120
+MAX_PAUSE_S = 1_900.0
+"""Seconds of a call in which people and models answer the server, in all; people have 30 minutes."""
 
 
 def longest_s(timeout_s: float) -> float:
@@ -28,6 +30,7 @@ class CallProgress:
         self._last: float | None = None
         self._deadline: asyncio.Timeout | None = None
         self._timeout_s, self._end = 0.0, 0.0
+        self._pause_count, self._pause_began, self._pause_s = 0, 0.0, 0.0
         self.text = ""
         """What the server reported last, for people; without invisible characters."""
 
@@ -42,14 +45,43 @@ class CallProgress:
         finally:
             self._deadline = None
 
+    @asynccontextmanager
+    async def pause(self) -> AsyncIterator[None]:
+        """Stop the deadline while Choir answers a request of the server, as long as `pause_left_s` says."""
+        loop = asyncio.get_running_loop()
+        if self._pause_count == 0:
+            self._pause_began = loop.time()
+            self._move_deadline(None)
+        self._pause_count += 1
+        try:
+            yield
+        finally:
+            self._pause_count -= 1
+            if self._pause_count == 0:
+                pause_s = loop.time() - self._pause_began
+                self._pause_s += pause_s
+                self._end += pause_s
+                self._move_deadline(min(self._end, loop.time() + self._timeout_s))
+
+    def pause_left_s(self) -> float:
+        """Return the seconds that Choir may still take for the server's requests in this call."""
+        current_s = 0.0
+        if self._pause_count:
+            current_s = asyncio.get_running_loop().time() - self._pause_began
+        return max(0.0, MAX_PAUSE_S - self._pause_s - current_s)
+
+    def _move_deadline(self, when: float | None) -> None:
+        if self._deadline is not None and not self._deadline.expired():
+            self._deadline.reschedule(when)
+
     async def record(self, progress: float, total: float | None, message: str | None) -> None:
         """Note a report of the server; only a larger number than the last extends the deadline."""
         if self._last is not None and not progress > self._last:
             return
         self._last = progress
-        if self._deadline is not None and not self._deadline.expired():
+        if self._pause_count == 0:
             now = asyncio.get_running_loop().time()
-            self._deadline.reschedule(min(self._end, now + self._timeout_s))
+            self._move_deadline(min(self._end, now + self._timeout_s))
         text = progress_text(self._tool, progress, total, message)
         if text != self.text:
             self.text = text

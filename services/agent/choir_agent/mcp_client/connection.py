@@ -1,4 +1,4 @@
-"""A connection with an MCP server, over the SDK's session. One of three modules that import the SDK."""
+"""A connection with an MCP server, over the SDK's session. One of four modules that import the SDK."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,9 @@ from choir_agent.mcp_client.call_progress import CallProgress, longest_s
 from choir_agent.mcp_client.content_tools import ContentKind
 from choir_agent.mcp_client.definitions import ToolDefinition
 from choir_agent.mcp_client.faults import McpServerError
+from choir_agent.mcp_client.hosted_session import HostedSession, host_callbacks
 from choir_agent.mcp_client.http_transport import LimitedTransport
+from choir_agent.mcp_client.server_host import ServerHost
 from choir_agent.mcp_client.server_requests import (
     CONNECTION_ERRORS,
     ServerRequests,
@@ -32,32 +34,11 @@ from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_common.wire.model import JsonObject
 
 CLIENT = types.Implementation(name="choir", version="1")
-_REFUSALS = {
-    "sampling/createMessage": "Choir does not let MCP servers use its models (sampling).",
-    "elicitation/create": "Choir does not let MCP servers ask the user (elicitation). Give the tool all "
-    "values as arguments; secrets belong into `mcp.servers.NAME.secrets` of config.json.",
-}
 _CHANGES = (
     types.ToolListChangedNotification,
     types.ResourceListChangedNotification,
     types.PromptListChangedNotification,
 )
-
-
-class _Session(ClientSession):
-    """A session that refuses the server's questions with texts that say why.
-
-    A callback of the SDK could, too, but would announce the feature.
-    """
-
-    async def dispatch_input_request(
-        self, ctx: ClientRequestContext, request: types.InputRequest
-    ) -> types.InputResponse | types.ErrorData:
-        """Answer a request of the server."""
-        refusal = _REFUSALS.get(request.method)
-        if refusal is None:
-            return await super().dispatch_input_request(ctx, request)
-        return types.ErrorData(code=types.INVALID_REQUEST, message=refusal)
 
 
 class Connection:
@@ -123,7 +104,12 @@ class Connection:
 
 @asynccontextmanager
 async def connect_program(
-    runner: ProgramRunner, program: Program, start_timeout_s: float, root: Path | None
+    runner: ProgramRunner,
+    program: Program,
+    start_timeout_s: float,
+    *,
+    host: ServerHost,
+    root: Path | None,
 ) -> AsyncIterator[Connection]:
     """Start a server and yield the connection; raises McpServerError.
 
@@ -131,14 +117,19 @@ async def connect_program(
     """
     async with (
         open_program(runner, program) as (incoming, outgoing, end),
-        _connect(incoming, outgoing, end, start_timeout_s, root) as connection,
+        _connect(incoming, outgoing, end, start_timeout_s, host, root) as connection,
     ):
         yield connection
 
 
 @asynccontextmanager
 async def connect_url(
-    url: str, secret: str | None, key_proxy: KeyProxy | None, start_timeout_s: float
+    url: str,
+    secret: str | None,
+    key_proxy: KeyProxy | None,
+    start_timeout_s: float,
+    *,
+    host: ServerHost,
 ) -> AsyncIterator[Connection]:
     """Connect to a server that speaks streamable HTTP; raises McpServerError.
 
@@ -168,7 +159,7 @@ async def connect_url(
             streamable_http_client(
                 url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
             ) as streams,
-            _connect(*streams, end, start_timeout_s) as connection,
+            _connect(*streams, end, start_timeout_s, host) as connection,
         ):
             yield connection
     except ExceptionGroup as group:
@@ -185,6 +176,7 @@ async def _connect(
     outgoing: WriteStream[SessionMessage],
     end: asyncio.Future[str],
     timeout_s: float,
+    host: ServerHost,
     root: Path | None = None,
 ) -> AsyncIterator[Connection]:
     connection: Connection | None = None
@@ -197,13 +189,16 @@ async def _connect(
         if connection is not None:
             await connection.on_message(message)
 
-    async with _Session(
+    hosted = HostedSession(
         incoming,
         outgoing,
         client_info=CLIENT,
         message_handler=on_message,
         list_roots_callback=list_roots if root else None,
-    ) as session:
+        **host_callbacks(host),
+    )
+    hosted.abilities = host.abilities
+    async with hosted as session:
         connection = Connection(session, end)
         try:
             async with asyncio.timeout(timeout_s):

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import structlog
 
+from choir_agent.mcp_client.binary_files import BinaryFiles
 from choir_agent.mcp_client.call_progress import CallProgress
 from choir_agent.mcp_client.content_results import content_output
 from choir_agent.mcp_client.content_tools import ContentKind, content_tools, kind_of
@@ -23,10 +24,18 @@ from choir_agent.mcp_client.definitions import (
     read_tools,
 )
 from choir_agent.mcp_client.faults import McpServerError
+from choir_agent.mcp_client.questions import ServerQuestions
 from choir_agent.mcp_client.results import tool_output
+from choir_agent.mcp_client.sampling import ServerSampling
+from choir_agent.mcp_client.server_host import (
+    Ability,
+    RunningCall,
+    ServerHost,
+    find_asking_call,
+)
 from choir_agent.mcp_client.server_tool import McpTool, tool_manifest
 from choir_agent.mcp_client.tool_pins import ToolPins
-from choir_agent.tools.tool import Tool, ToolFailed, ToolOutput, ToolRefused
+from choir_agent.tools.tool import CallContext, Tool, ToolFailed, ToolOutput, ToolRefused
 from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError
 from choir_common.escape_text import escape_hidden
@@ -69,7 +78,7 @@ class ServerConnection(Protocol):
     ) -> JsonObject: ...
 
 
-Connect = Callable[[], AbstractAsyncContextManager[ServerConnection]]
+Connect = Callable[[ServerHost], AbstractAsyncContextManager[ServerConnection]]
 
 
 class ToolPublisher(Protocol):
@@ -94,17 +103,22 @@ class McpServer:
         *,
         connect: Connect,
         pins: ToolPins,
+        questions: ServerQuestions,
+        files: BinaryFiles,
+        sampling: ServerSampling | None,
         publisher: ToolPublisher,
     ) -> None:
+        """`sampling` is None if the server may not use a model."""
         self._name, self._config = name, config
         self._connect, self._pins, self._publisher = connect, pins, publisher
+        self._questions, self._sampling, self._files = questions, sampling, files
         self._connection: ServerConnection | None = None
         self._offered: dict[str, ToolDefinition] = {}
         self._pin = ""
         self._kinds: frozenset[ContentKind] = frozenset()
         """The kinds that were not empty at the server."""
         self._requests: set[str] = set()
-        self._calls: list[CallProgress] = []
+        self._calls: list[RunningCall] = []
         self._state: McpServerState = "starting"
         self._detail = ""
         self._last_reason = ""
@@ -114,7 +128,7 @@ class McpServer:
     def status(self) -> McpServerStatus:
         """The state that is shown to people."""
         detail = escape_hidden(self._detail, keep="")[:MAX_DETAIL]
-        reports = [call.text for call in self._calls if call.text]
+        reports = [call.progress.text for call in self._calls if call.progress.text]
         return McpServerStatus(
             name=self._name,
             state=self._state,
@@ -140,7 +154,25 @@ class McpServer:
         finally:
             self._offer(None, "")
 
-    async def call(self, tool: ToolDefinition, arguments: JsonObject) -> ToolOutput:
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What the server is told that it may ask for."""
+        asks: frozenset[Ability] = frozenset({"elicitation"} if self._config.elicitation else ())
+        return asks | {"sampling"} if self._sampling is not None else asks
+
+    async def ask_person(self, params: JsonObject) -> JsonObject:
+        """Answer a question of the server to the user; raises ChoirError."""
+        return await self._questions.ask(find_asking_call(self._calls), params)
+
+    async def ask_model(self, params: JsonObject) -> JsonObject:
+        """Answer a request of the server to a model; raises ChoirError."""
+        if self._sampling is None:
+            raise McpServerError("Choir does not let this server use its models (sampling).")
+        return await self._sampling.ask(find_asking_call(self._calls), params)
+
+    async def call(
+        self, tool: ToolDefinition, arguments: JsonObject, context: CallContext
+    ) -> ToolOutput:
         """Call a tool of the server; raises ToolFailed."""
         if self._offered.get(tool.canonical) != tool:
             raise ToolRefused("withdrawn", "The tool was withdrawn: its definition has changed.")
@@ -151,23 +183,31 @@ class McpServer:
             )
         timeout_s = self._config.timeout_ms / 1000
         progress = CallProgress(tool.name, self._publisher.record_change)
-        self._calls.append(progress)
+        running = RunningCall(tool.canonical, context, progress)
+        self._calls.append(running)
         try:
             result = await self._connection.call(tool, arguments, timeout_s, progress)
         finally:
-            self._calls.remove(progress)
+            self._calls.remove(running)
             if progress.text:
                 self._publisher.record_change()
-        if tool.method == "tools/call":
-            return tool_output(self._name, result)
-        return content_output(self._name, tool.method, arguments, result)
+        result, paths = await self._files.extract(self._name, result)
+        output = (
+            tool_output(self._name, result)
+            if tool.method == "tools/call"
+            else content_output(self._name, tool.method, arguments, result)
+        )
+        if not paths:
+            return output
+        files: JsonObject = {"files": [{"path": path} for path in paths]}
+        return replace(output, output=output.output | files)
 
     async def _run_once(self) -> str:
         """Run the server to its end and return the reason."""
         # with the reason of the last end, if there was one
         self._set_state("starting", self._last_reason)
         try:
-            async with self._connect() as connection:
+            async with self._connect(self) as connection:
                 try:
                     reason = await self._serve(connection)
                 finally:

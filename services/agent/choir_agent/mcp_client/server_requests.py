@@ -1,4 +1,4 @@
-"""Requests to an MCP server, over the SDK's session. One of three modules that import the SDK.
+"""Requests to an MCP server, over the SDK's session. One of four modules that import the SDK.
 
 Results are not checked against the server's own schemas, as the SDK's `call_tool` does: Python may evaluate
 the regular expressions of a hostile schema endlessly.

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from choir_agent.mcp_client.call_progress import longest_s
+from choir_agent.mcp_client.call_progress import MAX_PAUSE_S, longest_s
 from choir_agent.mcp_client.definitions import ToolDefinition
 from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
@@ -20,7 +20,9 @@ MAX_OUTPUT = 60_000
 class ToolCaller(Protocol):
     """A running server that can be called."""
 
-    async def call(self, tool: ToolDefinition, arguments: JsonObject) -> ToolOutput:
+    async def call(
+        self, tool: ToolDefinition, arguments: JsonObject, context: CallContext
+    ) -> ToolOutput:
         """Call a tool; raises ToolFailed."""
         ...
 
@@ -37,18 +39,21 @@ class McpTool:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Call the server; raises ToolFailed if it does not answer, or answers with an error."""
-        return await self._server.call(self._definition, arguments)
+        return await self._server.call(self._definition, arguments, context)
 
 
 def tool_manifest(
     server: str, config: McpServerConfig, tool: ToolDefinition, pin: str
 ) -> ToolManifest:
     """Return the manifest of a tool. Nothing that the server says of it makes it more trusted."""
+    # While a person or a model answers the server, the time of the call stands still.
+    asks_s = MAX_PAUSE_S if config.elicitation or config.sampling else 0.0
+    longest_ms = int((longest_s(config.timeout_ms / 1000) + asks_s) * 1000)
     has_network = config.url is not None or bool(config.hosts)
     return ToolManifest(
         LlmView(tool.canonical, tool.description, tool.parameters),
         RuntimeView(
-            timeout_ms=int(longest_s(config.timeout_ms / 1000) * 1000) + TIMEOUT_MARGIN_MS,
+            timeout_ms=longest_ms + TIMEOUT_MARGIN_MS,
             side_effect="read" if tool.read_only else "external",
             idempotent=False,
             source=OUTSIDE_OUTPUT,
@@ -57,7 +62,7 @@ def tool_manifest(
                 private=bool(config.workspace or config.secret_names()),
                 sends="network" if has_network and not tool.read_only else "nothing",
                 reads_workspace=config.workspace,
-                writes="files" if config.workspace else "nothing",
+                writes="files" if config.workspace else "listed",
             ),
             locks=_locks(server, config, tool),
             max_output=MAX_OUTPUT,

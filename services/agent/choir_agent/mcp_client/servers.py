@@ -10,14 +10,19 @@ from typing import Protocol
 
 import structlog
 
+from choir_agent.mcp_client.binary_files import BinaryFiles
 from choir_agent.mcp_client.definitions import tool_prefix
 from choir_agent.mcp_client.faults import McpServerError
+from choir_agent.mcp_client.questions import ServerQuestions
+from choir_agent.mcp_client.sampling import SampleCount, SampleSource, ServerSampling
 from choir_agent.mcp_client.server import McpServer, ServerConnection
+from choir_agent.mcp_client.server_host import ServerHost
 from choir_agent.mcp_client.tool_pins import ApprovalSource, ToolPins
 from choir_agent.settings import CurrentSettings
 from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import Tool
+from choir_agent.tools.workspace import Workspace
 from choir_common.confinement.paths import DEVICES, python_directories, system_paths
 from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.wire.mcp_config import McpServerConfig
@@ -52,13 +57,20 @@ class McpServers:
         self,
         registry: ToolRegistry,
         programs: ProgramRunner,
+        workspace: Workspace,
         *,
         approvals: ApprovalSource,
         key_proxy: KeyProxy | None,
-        choir_dir: Path,
+        choir: Path,
     ) -> None:
+        """`choir` is the directory of the agent's tools and skills."""
         self._registry, self._programs = registry, programs
-        self._pins, self._key_proxy, self._choir_dir = ToolPins(approvals), key_proxy, choir_dir
+        self._approvals, self._pins = approvals, ToolPins(approvals)
+        self._key_proxy, self._choir_dir = key_proxy, choir
+        self._files = BinaryFiles(workspace)
+        self._model: SampleSource | None = None
+        self._counts: dict[str, SampleCount] = {}
+        """What servers had of models, also before a restart."""
         self._setups: dict[str, _ServerSetup] = {}
         self._servers: dict[str, McpServer] = {}
         self._listener: StatusListener | None = None
@@ -67,6 +79,10 @@ class McpServers:
     def report_to(self, listener: StatusListener) -> None:
         """Tell this listener about changes from now on."""
         self._listener = listener
+
+    def use_model(self, model: SampleSource) -> None:
+        """Let this answer the servers that may use a model, from their next start on."""
+        self._model = model
 
     def statuses(self) -> tuple[McpServerStatus, ...]:
         """Return the states of all servers, sorted by name."""
@@ -112,8 +128,24 @@ class McpServers:
 
     def _build(self, name: str, setup: _ServerSetup) -> McpServer:
         connector = _Connector(self._programs, self._key_proxy, self._choir_dir, name, setup)
+        sampling = None
+        if setup.config.sampling is not None and self._model is not None:
+            sampling = ServerSampling(
+                name,
+                setup.config.sampling,
+                approvals=self._approvals,
+                model=self._model,
+                count=self._counts.setdefault(name, SampleCount()),
+            )
         return McpServer(
-            name, setup.config, connect=connector.connect, pins=self._pins, publisher=self
+            name,
+            setup.config,
+            connect=connector.connect,
+            pins=self._pins,
+            questions=ServerQuestions(name, self._approvals),
+            files=self._files,
+            sampling=sampling,
+            publisher=self,
         )
 
 
@@ -128,21 +160,24 @@ class _Connector:
     setup: _ServerSetup
 
     @asynccontextmanager
-    async def connect(self) -> AsyncIterator[ServerConnection]:
-        """Connect, and yield the connection; raises McpServerError."""
+    async def connect(self, host: ServerHost) -> AsyncIterator[ServerConnection]:
+        """Connect, and yield the connection; raises McpServerError. `host` answers the server's requests."""
         # The SDK takes 34 MB and more than a second: only an agent with servers imports it.
         sdk = await asyncio.to_thread(_import_sdk)
         config = self.setup.config
         start_timeout_s = config.start_timeout_ms / 1000
         for name, value in self.setup.secrets.items():
             if not value:
-                raise McpServerError(f"the secret {name} has no value: choirctl secret set {name}")
+                how = f"mcp login {self.name}" if config.oauth else f"secret set {name}"
+                raise McpServerError(f"the secret {name} has no value: choirctl {how}")
         if config.url is not None:
-            secret = self.setup.secrets.get(config.secret or "")
-            opened = sdk.connect_url(config.url, secret, self.key_proxy, start_timeout_s)
+            secret = self.setup.secrets.get(config.token_secret or "")
+            opened = sdk.connect_url(config.url, secret, self.key_proxy, start_timeout_s, host=host)
         else:
             root = self.programs.workspace if config.workspace else None
-            opened = sdk.connect_program(self.programs, self._program(), start_timeout_s, root)
+            opened = sdk.connect_program(
+                self.programs, self._program(), start_timeout_s, host=host, root=root
+            )
         async with opened as connection:
             yield connection
 

@@ -23,6 +23,18 @@ def models_for_lane(settings: AgentSettings, lane: str) -> tuple[NamedModel, ...
     return _with_fallbacks(settings, first)
 
 
+def all_models(settings: AgentSettings) -> dict[str, ModelConfig]:
+    """Return all models of the agent, by their names in config.json."""
+    candidates = (
+        (settings.core_model_name, settings.core_model),
+        (settings.vision_model_name, settings.vision_model),
+        (settings.wake_up_model_name, settings.wake_up_model),
+        (settings.model_name, settings.model),
+    )
+    own = {name: model for name, model in candidates if name and model is not None}
+    return {**settings.fallback_models, **own}
+
+
 def wake_up_models(settings: AgentSettings) -> tuple[NamedModel, ...]:
     """Return the model of quiet wake-ups, followed by its fallbacks; none if none is set."""
     if settings.wake_up_model is None:

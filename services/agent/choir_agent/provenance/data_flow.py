@@ -7,8 +7,9 @@ Sends = Literal["nothing", "network", "mail", "pages", "conversations"]
 """Where a call can send data. `network`: anywhere; `mail`: the addresses in its arguments; `pages`: the URL
 in its arguments, or the page that is open; `conversations`: another conversation of the
 agent. The owner and services that the owner configured do not count."""
-Writes = Literal["nothing", "path", "files"]
-"""What a call can write in the workspace: the file of its `path`, or any file."""
+Writes = Literal["nothing", "path", "files", "listed"]
+"""What a call can write in the workspace: the file of its `path`, any file, or those that Choir saved and
+lists in `files` of the result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,9 @@ def _wrote(call: EndedCall) -> str:
         case "files":
             runs_program = call.flow.reads_workspace
             return ANY_PATH if runs_program or any(_paths(call.output)) else ""
+        case "listed":
+            files = [*_paths(call.output.get("files"))]
+            return files[0] if len(files) == 1 else ANY_PATH if files else ""
 
 
 def _paths(value: JsonValue, depth: int = MAX_DEPTH) -> Iterator[str]:

@@ -104,7 +104,7 @@ def _uses(settings: AgentSettings) -> Iterator[_KeyUse]:
         yield _KeyUse(settings.search.secret, "search", _server(settings.search.endpoint))
     for mcp_server in settings.mcp.values():
         if mcp_server.url is not None:
-            yield _KeyUse(mcp_server.secret, "", _server(mcp_server.url))
+            yield _KeyUse(mcp_server.token_secret, "", _server(mcp_server.url))
         for name in mcp_server.secrets.values():
             yield _KeyUse(name, "mcp", "")
     if settings.email is not None:

@@ -13,12 +13,18 @@ import structlog
 
 from choir_common.approvals import request_summary
 from choir_common.clock import Clock
-from choir_common.errors import Conflict, NotFound
+from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.grants import call_subject, check_scope
 from choir_common.ids import new_id
 from choir_common.wire.grants import DEFAULT_GRANT_DAYS, GrantScope
 from choir_control.approvals.grant_store import NewGrant
 from choir_control.approvals.nonce import ButtonNonce
+from choir_control.approvals.server_questions import (
+    NO_ANSWER,
+    REQUEST_TYPE,
+    Answer,
+    read_values,
+)
 from choir_control.approvals.store import (
     Approval,
     ApprovalStore,
@@ -99,37 +105,36 @@ class ApprovalService:
         *,
         button: PressedButton | None = None,
         scope: GrantChoice = ONCE,
+        answer: Answer = NO_ANSWER,
     ) -> Approval:
         """Approve, reject or expire a request and return its new state.
 
         `by` is stored as the decider. `digest` is the one that the decider saw, if known; `button`
         is the pressed one, if there was one. An approval covers later calls according to `scope`.
-        Raises NotFound, InvalidRequest for a scope that was not offered, or Conflict if the request
-        was decided before or its content differs from `digest`.
+        `answer` is for the question of an MCP server. Raises NotFound, InvalidRequest for a scope that was
+        not offered or an answer that does not fit, or Conflict if the request was decided before or its
+        content differs from `digest`.
         """
         approval = await self.find(approval_id)
         if digest is not None and digest != approval.digest:
             raise Conflict(f"{approval_id} differs from what you were shown; look at it again.")
-        grant = _make_grant(approval, scope) if outcome == "approved" else None
+        values, grant = None, None
+        if outcome == "approved":
+            values = read_values(approval.request_type, approval.payload, answer)
+            grant = _make_grant(approval, scope)
+        elif answer.is_dismissed:
+            outcome = _dismissed(approval)
         text = _describe_decision(approval, outcome, by, grant)
         async with self._signal_locks.of(approval.home_dm or approval.dm):
-            is_first = await self._store.decide(approval_id, outcome, by, text, button, grant)
+            is_first = await self._store.decide(
+                approval_id, outcome, by, text, button, grant, values
+            )
         decided = await self.find(approval_id)
         if not is_first:
             raise Conflict(_describe_earlier_decision(decided))
         self._notifier.notify(decided.session_id)
         self._outbox.rescan(decided.dm)
-        log.info(
-            "decided",
-            approval_id=approval_id,
-            outcome=outcome,
-            by=by,
-            agent=decided.agent_id,
-            session=decided.session_id,
-            request_type=decided.request_type,
-            digest=decided.digest,
-            grant_id=grant.grant_id if grant else None,
-        )
+        _log_decision(decided, outcome, by, grant)
         if outcome == "approved":
             self._proposals.wake()
         return decided
@@ -150,6 +155,29 @@ class ApprovalService:
         await self._store.show_page(approval, page, text, nonce)
         self._outbox.rescan(approval.dm)
         return True
+
+
+def _log_decision(approval: Approval, outcome: Outcome, by: str, grant: NewGrant | None) -> None:
+    log.info(
+        "decided",
+        approval_id=approval.approval_id,
+        outcome=outcome,
+        by=by,
+        agent=approval.agent_id,
+        session=approval.session_id,
+        request_type=approval.request_type,
+        digest=approval.digest,
+        grant_id=grant.grant_id if grant else None,
+    )
+
+
+def _dismissed(approval: Approval) -> Outcome:
+    """Return the outcome of a request that a person closes without an answer; raises InvalidRequest."""
+    if approval.request_type != REQUEST_TYPE:
+        raise InvalidRequest(
+            "Only the question of an MCP server can be dismissed; reject this one."
+        )
+    return "expired"
 
 
 def _make_grant(approval: Approval, choice: GrantChoice) -> NewGrant | None:

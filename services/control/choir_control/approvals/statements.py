@@ -5,7 +5,7 @@ COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, paylo
     COALESCE(o.dm, a.dm, s.dm) AS dm, COALESCE(o.gateway, a.gateway, s.gateway) AS gateway,
     a.dm AS further_dm, s.dm AS home_dm, e.stage,
     COALESCE(e.detail, '') AS detail,
-    request_type = 'call' AND s.ended_at IS NOT NULL
+    request_type IN ('call', 'mcp_question') AND s.ended_at IS NOT NULL
     AND s.status NOT IN ('starting', 'active', 'stopping', 'crashed')
     AND s.ended_at <= COALESCE(resolved_at, clock_timestamp()) AS session_ended"""
 FROM = """FROM choir_control.pending_approvals AS a JOIN choir_control.sessions AS s USING (session_id)
@@ -16,7 +16,7 @@ FROM = """FROM choir_control.pending_approvals AS a JOIN choir_control.sessions 
 DECIDE = """
 WITH decided AS (
     UPDATE choir_control.pending_approvals AS a
-    SET status = $2, resolved_at = clock_timestamp(), decided_by = $3
+    SET status = $2, resolved_at = clock_timestamp(), decided_by = $3, answer = $16::json
     WHERE approval_id = $1 AND status = 'pending' AND ($6::bytea IS NULL OR EXISTS (
         SELECT FROM choir_control.approval_nonces AS n
         WHERE n.nonce_sha256 = $6 AND n.approval_id = a.approval_id AND n.dm = $7 AND n.user_id = $8
@@ -35,7 +35,7 @@ WITH decided AS (
 ), ordered AS (
     INSERT INTO choir_control.approval_effects (approval_id, digest)
     SELECT approval_id, digest FROM decided
-    WHERE $2 = 'approved' AND request_type NOT IN ('call', 'mcp_tools')
+    WHERE $2 = 'approved' AND request_type NOT IN ('call', 'mcp_tools', 'mcp_question')
 ), told AS (
     INSERT INTO choir_control.signals (session_id, body)
     SELECT session_id, $4::json FROM decided JOIN choir_control.sessions USING (session_id)

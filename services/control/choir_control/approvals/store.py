@@ -26,6 +26,7 @@ from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
 from choir_control.approvals.grant_store import GRANT_PREFIX, NewGrant, find_earlier_yes
 from choir_control.approvals.nonce import ButtonChoices, ButtonNonce
+from choir_control.approvals.server_questions import needs_form_values
 from choir_control.approvals.statements import COLUMNS, DECIDE, FROM, NOTICE, PAGE, WAIT
 from choir_control.approvals.texts import format_request
 from choir_control.configuration.current import ConfigService
@@ -164,7 +165,8 @@ class ApprovalStore:
         self, connection: Connection, lease: Lease, request: ApprovalRequest
     ) -> ApprovalResponse | None:
         row = await connection.fetchrow(
-            "SELECT approval_id, status, digest, basis, decided_by FROM choir_control.pending_approvals "
+            "SELECT approval_id, status, digest, basis, decided_by, answer "
+            "FROM choir_control.pending_approvals "
             "WHERE session_id = $1 AND call_id = $2",
             lease.session_id,
             request.call_id,
@@ -181,6 +183,7 @@ class ApprovalStore:
             approval_id=row["approval_id"],
             status=row["status"],
             grant_id=_grant_id(row["decided_by"] or ""),
+            values=None if row["answer"] is None else orjson.loads(row["answer"]),
         )
 
     async def _insert(
@@ -228,7 +231,7 @@ class ApprovalStore:
             request.hosts,
             lease.turn_dm or None,
         )
-        choices = ButtonChoices(scopes=scopes, pages=notice.pages)
+        choices = ButtonChoices(_scopes_of_buttons(request, scopes), notice.pages)
         await self._send_request(connection, lease, approval_id, notice.text, digest, choices)
         return ApprovalResponse(approval_id=approval_id, status="pending")
 
@@ -348,10 +351,11 @@ class ApprovalStore:
         text: str,
         press: PressedButton | None = None,
         grant: NewGrant | None = None,
+        values: JsonObject | None = None,
     ) -> bool:
         """Decide, with the session's signal and the conversation's text; return False if it had no effect.
 
-        An approval with `grant` also covers later calls.
+        An approval with `grant` also covers later calls. `values` are those of a server's form.
 
         Edits the message that asked. Without such a message the text is sent as a new one, unless
         the decision was made in that conversation.
@@ -381,12 +385,14 @@ class ApprovalStore:
                 if grant
                 else [None] * 6
             ),
+            None if values is None else orjson.dumps(values).decode(),
         )
         return row is not None
 
     async def show_page(self, approval: Approval, page: int, text: str, nonce: ButtonNonce) -> None:
         """Replace the notice of a request with its page `page`, unless that was shown before."""
-        choices = ButtonChoices(scopes=approval.scopes, pages=approval.pages, pages_shown=page)
+        scopes = _scopes_of_buttons(approval, approval.scopes)
+        choices = ButtonChoices(scopes=scopes, pages=approval.pages, pages_shown=page)
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(
                 PAGE, approval.approval_id, page, text, _buttons_json(nonce, choices)
@@ -445,6 +451,13 @@ def _scopes_of(lease: Lease, request: ApprovalRequest) -> tuple[GrantScope, ...]
     scopes = offered_scopes(request.request_type, request.scopes, request.job_id)
     # A yes that outlives an incognito session would keep what it sent where.
     return tuple(s for s in scopes if s != "always" or lease.memory_mode != INCOGNITO)
+
+
+def _scopes_of_buttons(
+    request: ApprovalRequest | Approval, scopes: tuple[GrantScope, ...]
+) -> tuple[GrantScope, ...]:
+    """Return the scopes that buttons can approve: none if a yes needs values, which no button has."""
+    return () if needs_form_values(request.request_type, request.payload) else scopes
 
 
 def _check_call_id(request: ApprovalRequest) -> None:

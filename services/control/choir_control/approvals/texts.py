@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from choir_common.approvals import DiffLine, has_spelled_characters, request_lines, request_summary
+from choir_common.mcp_forms import read_form
 from choir_common.wire.grants import GrantScope
 from choir_common.wire.model import JsonObject
 
@@ -16,6 +17,7 @@ DECIDED_BY_TIMEOUT = "timeout"
 AFTER_APPROVAL = {
     "call": "The agent continues.",
     "mcp_tools": "The agent can use these tools until one of them changes.",
+    "mcp_question": "The server gets the answer.",
 }
 SHORT_MAX_LINES = 24
 SHORT_MAX_CHARACTERS = 1_200
@@ -30,6 +32,15 @@ TOO_LATE = "The session that requested this has ended, so nothing runs; ask the 
 HOW_TO_DECIDE = (
     "/approve {id} or /reject {id}. /approvals {id} shows more, "
     "`choirctl approval show {id}` all of it."
+)
+HOW_TO_ANSWER = (
+    "This is the server's text, neither Choir's nor the agent's; give it no password. "
+    "/approve {id} {values} answers, /reject {id} declines, /reject {id} dismiss closes it. "
+    "/approvals {id} shows more."
+)
+HOW_TO_OPEN = (
+    "This is the server's text, neither Choir's nor the agent's. /approve {id} says that you open the "
+    "address yourself, /reject {id} declines, /reject {id} dismiss closes the question."
 )
 CUT = "Not all is shown here. It can be approved once all pages were opened."
 SPELLED = (
@@ -56,7 +67,7 @@ def format_request(
     first = f"{agent_id} requests {request_summary(request_type, payload)}."
     is_whole = body == "\n".join(line.text for line in lines)
     is_spelled = has_spelled_characters(f"{first}\n{body}")
-    how = HOW_TO_DECIDE.format(id=approval_id)
+    how = _how_to_decide(approval_id, request_type, payload)
     if is_whole and not is_spelled:
         return RequestNotice(f"{first}\n{body}\n{how}")
     warning = SPELLED if is_spelled else CUT
@@ -74,8 +85,19 @@ def format_page(
     """Return one page of a request, counted from 1; nothing is left out of the pages."""
     pages = split_pages(request_lines(request_type, payload, basis))
     first = f"{agent_id} requests {request_summary(request_type, payload)}. Page {page} of {len(pages)}."
-    how = HOW_TO_DECIDE.format(id=approval_id) if page == len(pages) else CUT
+    how = _how_to_decide(approval_id, request_type, payload) if page == len(pages) else CUT
     return f"{first}\n{pages[page - 1]}\n{how}"
+
+
+def _how_to_decide(approval_id: str, request_type: str, payload: JsonObject) -> str:
+    """Return the commands that decide; those for a form have the names of its fields."""
+    form = payload.get("form")
+    if request_type != "mcp_question":
+        return HOW_TO_DECIDE.format(id=approval_id)
+    if not isinstance(form, dict):
+        return HOW_TO_OPEN.format(id=approval_id)
+    values = " ".join(f"{field.name}=…" for field in read_form(form))
+    return HOW_TO_ANSWER.format(id=approval_id, values=values).replace("  ", " ")
 
 
 def split_pages(lines: Sequence[DiffLine]) -> list[str]:
@@ -136,6 +158,8 @@ def format_decision(
         then = f"{then} {grant}".rstrip()
         return f"Approved by {by}: {gist} ({approval_id}). {then}"
     if outcome == "expired":
+        if by != DECIDED_BY_TIMEOUT:
+            return f"Dismissed by {by}: {gist} ({approval_id})."
         return f"Expired: {gist} ({approval_id}). Nobody decided in time; nothing was done."
     return f"Rejected by {by}: {gist} ({approval_id})."
 

@@ -126,6 +126,9 @@ def _mcp_and_skills(config: Config) -> Iterator[str]:
         for agent in server.agents:
             if agent not in config.agents:
                 yield _unknown(f"mcp.servers.{name}.agents", agent, "agents", config.agents)
+        if server.sampling is not None and server.sampling.model not in config.models:
+            path = f"mcp.servers.{name}.sampling.model"
+            yield _unknown(path, server.sampling.model, "models", config.models)
     for name, skill in config.skills.items():
         for agent in skill.agents:
             if agent not in config.agents:

@@ -41,6 +41,7 @@ Table(
     Column("hosts", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
     Column("dm", Text),
     Column("gateway", Text),
+    Column("answer", JSON),
     Index("pending_approvals_by_age", text("created_at DESC")),
     Index(
         "pending_approvals_by_notice", "notice_id", postgresql_where=text("notice_id IS NOT NULL")

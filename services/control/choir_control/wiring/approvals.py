@@ -73,6 +73,7 @@ class ProposalServices:
             proposal_types,
             outbox,
             tool_pins=ToolPinBasis(database, configuration),
+            configuration=configuration,
         )
         self.worker = ProposalWorker(
             approvals=approvals,

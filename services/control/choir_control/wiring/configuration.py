@@ -17,6 +17,7 @@ from choir_control.api.operator.config import config_routes, secret_routes
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.file_editor import ConfigFileEditor
 from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher, CertificateSource
+from choir_control.configuration.secrets.mcp_tokens import McpTokenRenewer
 from choir_control.configuration.secrets.reload import SecretReloader
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.configuration.secrets.writer import SecretWriter
@@ -64,6 +65,7 @@ class ConfigurationServices:
             announcer=self.versions,
         )
         self._secret_writer = SecretWriter(secrets_json, redactor)
+        self.mcp_tokens = self._make_token_renewer(clock)
         self.staging = ConfigStaging(
             configuration=configuration,
             clock=clock,
@@ -73,6 +75,15 @@ class ConfigurationServices:
             version_tracker=self.versions,
             sockets=sockets,
             conversations=conversations,
+        )
+
+    def _make_token_renewer(self, clock: Clock) -> McpTokenRenewer:
+        return McpTokenRenewer(
+            self._configuration,
+            self._secrets,
+            writer=self._secret_writer,
+            reloader=self.secret_reloader,
+            clock=clock,
         )
 
     def _make_versions(

@@ -18,6 +18,7 @@ from choir_common.http.routers import ServiceRouter
 from choir_common.wire.operator import ApprovalLine, ApprovalView, Decision, Page
 from choir_control.api.operator.authentication import operator_label
 from choir_control.approvals.proposals.worker import ProposalWorker
+from choir_control.approvals.server_questions import Answer
 from choir_control.approvals.service import ApprovalService, GrantChoice
 from choir_control.approvals.store import Approval, ApprovalStore, Verdict
 from choir_control.approvals.texts import TOO_LATE
@@ -74,12 +75,20 @@ def approval_routes(
         approval_id: str, verdict: Verdict, by: str, decision: Decision | None
     ) -> ApprovalView:
         choice = decision or Decision()
-        scope = GrantChoice(choice.scope, choice.days)
-        return await _render(
-            await approval_service.decide(approval_id, verdict, by, choice.digest, scope=scope)
+        approval = await approval_service.decide(
+            approval_id, verdict, by, choice.digest, scope=_scope(choice), answer=_answer(choice)
         )
+        return await _render(approval)
 
     return router
+
+
+def _scope(decision: Decision) -> GrantChoice:
+    return GrantChoice(decision.scope, decision.days)
+
+
+def _answer(decision: Decision) -> Answer:
+    return Answer(decision.values, decision.dismiss)
 
 
 def _is_too_late(approval: Approval) -> bool:

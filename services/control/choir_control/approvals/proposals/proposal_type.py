@@ -9,9 +9,12 @@ from typing import Protocol
 from choir_common.errors import Conflict
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
+from choir_control.approvals.server_questions import REQUEST_TYPE as QUESTION
+from choir_control.approvals.server_questions import check_question
 from choir_control.approvals.store import Approval, ApprovalStore
 from choir_control.approvals.tool_pins import REQUEST_TYPE as TOOL_PINS
 from choir_control.approvals.tool_pins import ToolPinBasis
+from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import Lease
 from choir_control.log.signals.notifier import OutboxRescanner
 
@@ -59,8 +62,9 @@ class ApprovalIntake:
         outbox: OutboxRescanner,
         *,
         tool_pins: ToolPinBasis,
+        configuration: ConfigService,
     ) -> None:
-        self._tool_pins = tool_pins
+        self._tool_pins, self._configuration = tool_pins, configuration
         self._approvals = approvals
         self._proposal_types = proposal_types
         self._outbox = outbox
@@ -86,6 +90,9 @@ class ApprovalIntake:
     async def _make_basis(self, lease: Lease, request: ApprovalRequest) -> JsonObject:
         if request.request_type == TOOL_PINS:
             return await self._tool_pins.make_basis(lease.agent_id, request.payload)
+        if request.request_type == QUESTION:
+            check_question(self._configuration, lease.agent_id, request.payload)
+            return {}
         proposal_type = self._proposal_types.get(request.request_type)
         if proposal_type is None:
             return {"why": request.why} if request.why else {}

@@ -11,9 +11,12 @@ from dataclasses import replace
 from choir_common.approvals import request_lines, request_summary
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.grants import describe_grant, parse_days, parse_scope
+from choir_common.mcp_forms import read_typed
 from choir_common.wire.grants import EVERY_SCOPE
 from choir_common.wire.rpc import WITHOUT_EFFECT
-from choir_control.approvals.service import GrantChoice
+from choir_control.approvals.server_questions import NO_ANSWER, Answer
+from choir_control.approvals.server_questions import REQUEST_TYPE as QUESTION
+from choir_control.approvals.service import ONCE, GrantChoice
 from choir_control.approvals.store import Approval, Verdict
 from choir_control.approvals.texts import TOO_LATE, format_details, format_page
 from choir_control.conversations.commands.context import CommandContext
@@ -23,6 +26,8 @@ from choir_control.conversations.commands.spec import CommandCall
 MAX_LISTED = 500
 MAX_SCOPE_WORDS = 2
 """A scope and a lifetime."""
+DISMISS = "dismiss"
+"""Closes a server's question without an answer."""
 
 
 async def list_approvals(context: CommandContext, call: CommandCall) -> str:
@@ -49,13 +54,14 @@ async def list_approvals(context: CommandContext, call: CommandCall) -> str:
 async def approve(context: CommandContext, call: CommandCall) -> str:
     """Approve the named request, or the only pending one, for later calls as well if a scope is named.
 
-    While pages of it were not shown in this conversation, show the next one instead.
+    What follows the id of a server's question is the answer. While pages of it were not shown in this
+    conversation, show the next one instead.
     """
     return await _decide(context, call, "approved")
 
 
 async def reject(context: CommandContext, call: CommandCall) -> str:
-    """Reject the named request, or the only pending one."""
+    """Reject the named request, or the only pending one; `dismiss` closes a server's question."""
     return await _decide(context, call, "rejected")
 
 
@@ -77,7 +83,7 @@ async def revoke(context: CommandContext, call: CommandCall) -> str:
 
 
 async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) -> str:
-    call, scope = _read_scope(call)
+    call, rest = _split_arguments(call)
     reference = call.arguments.get("id")
     reply_target = await _find_replied(context, call) if reference is None else None
     # a reply to a notice selects its request
@@ -102,8 +108,10 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
         page = await _next_page(context, call, target)
         if page is not None:
             return page
+    request = await context.approval_service.find(target.approval_id)
+    scope, answer = _read_choice(request, verdict, rest)
     decision = await context.approval_service.decide(
-        target.approval_id, verdict, call.decided_by, target.digest, scope=scope
+        target.approval_id, verdict, call.decided_by, target.digest, scope=scope, answer=answer
     )
     must_execute = verdict == "approved" and decision.request_type not in WITHOUT_EFFECT
     then = " Executing; the result will be reported here." if must_execute else ""
@@ -112,19 +120,33 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
     return f"{verdict.capitalize()}: {_summary(decision)} ({decision.approval_id}).{then}"
 
 
-def _read_scope(call: CommandCall) -> tuple[CommandCall, GrantChoice]:
-    """Return the call with its id alone, and the scope."""
-    words = [call.arguments[name] for name in ("id", "scope", "for") if name in call.arguments]
-    # `/approve session` means the only pending request.
-    names = words[:1] if words and words[0] not in EVERY_SCOPE else []
-    rest = words[len(names) :]
-    if len(rest) > MAX_SCOPE_WORDS:
+def _split_arguments(call: CommandCall) -> tuple[CommandCall, str]:
+    """Return the call with its id alone, and what follows the id."""
+    name, rest = call.arguments.get("id", ""), call.arguments.get("scope", "")
+    rest = rest or call.arguments.get("dismiss", "")
+    # `/approve session`, `/approve name=Ada` and `/reject dismiss` mean the only pending request.
+    if name in (*EVERY_SCOPE, DISMISS) or "=" in name or name.startswith("{"):
+        name, rest = "", f"{name} {rest}".strip()
+    return replace(call, arguments={"id": name} if name else {}), rest
+
+
+def _read_choice(approval: Approval, verdict: Verdict, text: str) -> tuple[GrantChoice, Answer]:
+    """Return the scope of a yes, or the answer to a server's question; raises InvalidRequest."""
+    if verdict == "rejected":
+        if text not in ("", DISMISS):
+            raise InvalidRequest(f"/reject takes an id, and `{DISMISS}` for a server's question.")
+        return ONCE, Answer(is_dismissed=text == DISMISS)
+    form = approval.payload.get("form")
+    if approval.request_type == QUESTION and isinstance(form, dict):
+        return ONCE, Answer(read_typed(form, text))
+    words = text.split()
+    if len(words) > MAX_SCOPE_WORDS:
         raise InvalidRequest("/approve takes an id, a scope and a lifetime such as 30d.")
     scope = GrantChoice(
-        scope=parse_scope(rest[0]) if rest else "once",
-        days=parse_days(rest[1]) if len(rest) == MAX_SCOPE_WORDS else None,
+        scope=parse_scope(words[0]) if words else "once",
+        days=parse_days(words[1]) if len(words) == MAX_SCOPE_WORDS else None,
     )
-    return replace(call, arguments=dict(zip(("id",), names, strict=False))), scope
+    return scope, NO_ANSWER
 
 
 async def _next_page(

@@ -203,9 +203,9 @@ CONVERSATION_COMMANDS = (
     ),
     CommandSpec(
         "Approve a request: by its id, its number in the list, or the only one. Scope: once, job, "
-        "session or always.",
+        "session or always; or the values that it asks for.",
         typed_form="/approve",
-        arguments=(CommandArgument("id"), CommandArgument("scope"), CommandArgument("for")),
+        arguments=(CommandArgument("id"), CommandArgument("scope", ArgumentKind.TEXT)),
         action=MutationAction(approvals.approve),
         choirctl="approval approve",
         route="POST /v1/approvals/{approval_id}/approve",
@@ -213,7 +213,7 @@ CONVERSATION_COMMANDS = (
     CommandSpec(
         "Reject a request: by its id, its number in the list, or the only one.",
         typed_form="/reject",
-        arguments=(CommandArgument("id"),),
+        arguments=(CommandArgument("id"), CommandArgument("dismiss")),
         action=MutationAction(approvals.reject),
         choirctl="approval reject",
         route="POST /v1/approvals/{approval_id}/reject",

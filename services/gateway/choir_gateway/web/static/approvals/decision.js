@@ -4,6 +4,7 @@ import {html, useState} from "../app/html.js";
 import {t} from "../app/texts.js";
 import {ActionButton, Dialog} from "../cockpit/kit.js";
 import {Spelled} from "./change.js";
+import {formFields, QuestionForm, typedValues} from "./form.js";
 import {riskNotes, scopeText, spelledCharacters} from "./texts.js";
 
 const DEFAULT_DAYS = 30;
@@ -13,11 +14,15 @@ export function DecisionBar({request, reload}) {
   const [scope, setScope] = useState("once");
   const [days, setDays] = useState(DEFAULT_DAYS);
   const [hasLooked, setLooked] = useState(false);
+  const [values, setValues] = useState({});
+  const fields = formFields(request);
+  const isIncomplete = fields.some((field) => field.isRequired && !values[field.name]);
   const needsLook = riskNotes(request).length > 0 || spelledCharacters(request).length > 0;
 
-  async function decide(verdict) {
+  async function decide(verdict, more = {}) {
     // control refuses the decision if the request has another digest by now
-    const decision = {digest: request.digest};
+    const decision = {digest: request.digest, ...more};
+    if (verdict === "approve" && fields.length > 0) decision.values = typedValues(values);
     if (verdict === "approve") Object.assign(decision, {scope}, scope === "always" ? {days} : {});
     try {
       await post(`v1/approvals/${encodeURIComponent(request.approval_id)}/${verdict}`, decision);
@@ -35,10 +40,13 @@ export function DecisionBar({request, reload}) {
     ${scope !== "once" && html`<p class="decision-scope"><${Spelled} text=${scopeText(request)} /></p>`}
     ${scope === "always" && html`<label class="toolbar">${t("approvals.days")}
       <input type="number" min="1" max=${MAX_DAYS} value=${days} onInput=${(event) => setDays(Number(event.target.value))} /></label>`}
+    ${fields.length > 0 && html`<${QuestionForm} fields=${fields} values=${values} onChange=${setValues} />`}
     <div class="decision-buttons">
+      ${request.request_type === "mcp_question" && html`<${ActionButton} action=${() => decide("reject", {dismiss: true})}
+        done=${t("approvals.dismissed")}>${t("approvals.dismiss")}</${ActionButton}>`}
       <${ActionButton} action=${() => decide("reject")} done=${t("approvals.rejected")}>${t("approvals.reject")}</${ActionButton}>
       <${ActionButton} className="primary" action=${() => decide("approve")} done=${t("approvals.approved")}
-        disabled=${!request.intact || (needsLook && !hasLooked)}>${t("approvals.approve")}</${ActionButton}>
+        disabled=${!request.intact || isIncomplete || (needsLook && !hasLooked)}>${t("approvals.approve")}</${ActionButton}>
     </div>
   </div>`;
 }

@@ -5,7 +5,7 @@ const STATE_KINDS = {
   pending: "warning", approved: "busy", applying: "busy", reverting: "busy", applied: "good",
   failed: "bad", rejected: "plain", expired: "plain", rolled_back: "plain",
 };
-const TYPES = ["call", "mcp_tools", "config_change", "skill", "tool", "repo_change"];
+const TYPES = ["call", "mcp_tools", "mcp_question", "config_change", "skill", "tool", "repo_change"];
 const BY_BROWSER = "operator, browser ";
 const SPELLED = /<U\+([0-9A-F]{4,6})>/g;
 // Unicode names of the characters that hide or reorder words; others are shown by their number.
@@ -33,7 +33,7 @@ function characterName(number) {
 
 /** Whether an approval has an effect of its own, which can be rolled back; a call just runs. */
 export function isProposal(request) {
-  return !["call", "mcp_tools"].includes(request.request_type);
+  return !["call", "mcp_tools", "mcp_question"].includes(request.request_type);
 }
 
 /** Whether the effect of an approval is being made or undone now. */
@@ -97,6 +97,7 @@ export function riskNotes(request) {
   const notes = [];
   if (!request.intact) notes.push({kind: "bad", text: t("approvals.note.changed")});
   if (request.hosts.length) notes.push({kind: "warning", text: t("approvals.note.hosts", {hosts: request.hosts.join(", ")})});
+  if (request.request_type === "mcp_question") notes.push({kind: "warning", text: t("approvals.note.question")});
   if (request.request_type === "repo_change") notes.push({kind: "warning", text: t("approvals.note.repo")});
   if (request.request_type === "skill") notes.push({kind: "warning", text: t("approvals.note.skill")});
   return notes;

@@ -1,0 +1,2 @@
+-- What a person answered to the form of an MCP server.
+ALTER TABLE {schema}.pending_approvals ADD COLUMN answer json;
