@@ -22,6 +22,7 @@ from choir_agent.compaction.compactor import Compactor
 from choir_agent.compaction.session_summary import SessionSummarizer
 from choir_agent.control_client.control_client import (
     ControlClient,
+    hello_request,
     is_session_over,
     send_hello,
 )
@@ -31,6 +32,7 @@ from choir_agent.control_client.status_reporter import StatusReporter
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.egress.relay import EgressRelay
 from choir_agent.egress.route import EgressAddress
+from choir_agent.harnesses.harnesses import HarnessJobs
 from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.conversation_lanes import ConversationLanes, EdgeLaneFactory
 from choir_agent.lanes.core_job import CoreJobFactory
@@ -68,13 +70,11 @@ from choir_agent.working_memory.working_memory import SnapshotWriter, WorkingMem
 from choir_common.clock import SystemClock
 from choir_common.errors import ChoirError
 from choir_common.eventlog.chain import LogHead
-from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, hash_directory, read_version
 from choir_common.telemetry import Redactor
 from choir_common.wire.events import MemoryModeChanged, SessionResumed, SessionStarted
 from choir_common.wire.memory_modes import DEFAULT_MODE, INCOGNITO
 from choir_common.wire.rpc import (
     AgentStartParameters,
-    HelloRequest,
     HelloResponse,
     TerminateRequest,
 )
@@ -127,7 +127,7 @@ async def _run_session(
     )
     model = PictureModel(ModelRegistry(toolset.key_proxy), toolset.files)
     try:
-        hello = await send_hello(control, _hello_request(boot), settings.hello_timeout_s)
+        hello = await send_hello(control, hello_request(boot), settings.hello_timeout_s)
         session_log.restore(hello.tail_events, LogHead(hello.head_rev, hello.head_hash))
         return await Agent(
             boot=boot,
@@ -159,24 +159,6 @@ def _open_workspace(path: Path) -> Workspace:
     workspace = Workspace(path)
     create_staging(workspace)
     return workspace
-
-
-def _hello_request(boot: AgentStartParameters) -> HelloRequest:
-    """Return the INIT_HELLO request.
-
-    The version and the manifest hashes are those of /choir itself, so that control can detect an image that
-    differs from the boot line.
-    """
-    choir_dir = Path(boot.choir_dir)
-    version = read_version(choir_dir)
-    return HelloRequest(
-        agent_id=boot.agent_id,
-        session_id=boot.session_id,
-        epoch=boot.epoch,
-        image_version=version.image_version if version else boot.image_version,
-        tool_manifest_hash=hash_directory(choir_dir / TOOLS_DIR),
-        skill_manifest_hash=hash_directory(choir_dir / SKILLS_DIR),
-    )
 
 
 class Agent:
@@ -236,7 +218,9 @@ class Agent:
         return DynamicSettings(
             control=self._control,
             redactor=redactor,
-            listener=SettingsListeners(git, self._toolset.mcp_servers, self._skill_list),
+            listener=SettingsListeners(
+                git, self._toolset.mcp_servers, self._toolset.harnesses, self._skill_list
+            ),
             windows=ContextWindows(self._clock, self._toolset.key_proxy),
             version=self._hello.config_version,
             settings=self._hello.config,
@@ -275,10 +259,12 @@ class Agent:
             outages=self._outages,
             locks=self._locks,
             mcp_servers=self._toolset.mcp_servers,
+            harnesses=self._toolset.harnesses,
             clock=self._clock,
         )
         reporter = StatusReporter(self._control, describer)
         self._toolset.mcp_servers.report_to(reporter)
+        self._toolset.harnesses.report_to(reporter)
         return reporter
 
     def _build_dispatcher(self, decisions: DecisionHandler) -> SignalDispatcher:
@@ -406,6 +392,13 @@ class Agent:
         factory = CoreJobFactory(
             arbiter=self._arbiter,
             model=caller,
+            harnesses=HarnessJobs(
+                self._toolset.harnesses,
+                arbiter=self._arbiter,
+                memory=self._memory,
+                settings=self._dynamic,
+                money=self._money,
+            ),
             skills=skills,
             settings=self._dynamic,
             clock=self._clock,
@@ -438,6 +431,7 @@ class Agent:
                 tasks.create_task(self._signals.follow(self._dispatcher)),
                 tasks.create_task(self._compactor.run()),
                 tasks.create_task(self._toolset.mcp_servers.run()),
+                tasks.create_task(self._toolset.harnesses.run()),
             ]
             lanes = tasks.create_task(self._run_lanes())
             reason, flushed = await self._shutdown.end(lanes)

@@ -9,6 +9,7 @@ from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.egress.call_connections import ConnectionAccounts
 from choir_agent.egress.route import EgressAddress
+from choir_agent.harnesses.harnesses import Harnesses
 from choir_agent.log.session_log import SessionLog
 from choir_agent.mcp_client.servers import McpServers
 from choir_agent.settings import DEFAULT_TMP_DIR, AgentProcessSettings
@@ -81,6 +82,7 @@ class Toolset:
     connections: ConnectionAccounts
     approvals: ApprovalClient
     mcp_servers: McpServers
+    harnesses: Harnesses
 
 
 def build_toolset(
@@ -132,7 +134,18 @@ def build_toolset(
         registry, programs, approvals=approvals, key_proxy=key_proxy, choir_dir=choir_dir
     )
     accounts = ConnectionAccounts(egress)
-    return Toolset(registry, skills, folders, files, web, key_proxy, accounts, approvals, servers)
+    return Toolset(
+        registry=registry,
+        skills=skills,
+        skill_folders=folders,
+        files=files,
+        web=web,
+        key_proxy=key_proxy,
+        connections=accounts,
+        approvals=approvals,
+        mcp_servers=servers,
+        harnesses=Harnesses(registry, programs),
+    )
 
 
 def _build_programs(

@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import httpx2
@@ -22,6 +23,7 @@ from choir_common.errors import (
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import read_problem
 from choir_common.http.unix_transport import UnixTransport
+from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, hash_directory, read_version
 from choir_common.ids import new_id
 from choir_common.tracing import trace_headers
 from choir_common.wire.model import WireModel
@@ -189,3 +191,21 @@ async def send_hello(
             if hopeless or asyncio.get_running_loop().time() > deadline:
                 raise StartupError(f"Control rejected INIT_HELLO: {error.message}") from error
             await asyncio.sleep(backoff.pause_s())
+
+
+def hello_request(boot: AgentStartParameters) -> HelloRequest:
+    """Return the INIT_HELLO request.
+
+    The version and the manifest hashes are those of /choir itself, so that control can detect an image that
+    differs from the boot line.
+    """
+    choir_dir = Path(boot.choir_dir)
+    version = read_version(choir_dir)
+    return HelloRequest(
+        agent_id=boot.agent_id,
+        session_id=boot.session_id,
+        epoch=boot.epoch,
+        image_version=version.image_version if version else boot.image_version,
+        tool_manifest_hash=hash_directory(choir_dir / TOOLS_DIR),
+        skill_manifest_hash=hash_directory(choir_dir / SKILLS_DIR),
+    )
