@@ -1,10 +1,9 @@
-"""An ACP agent, written with the protocol's Python SDK: `python acp_agent.py [stateless]`.
+"""An ACP agent, written with the protocol's Python SDK: `python acp_agent.py`.
 
-It does what the words of its prompt say. With `stateless` it cannot continue a session.
+It does what the words of its prompt say.
 """
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ class Coder(Agent):
     async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
         return InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
-            agent_capabilities=AgentCapabilities(load_session="stateless" not in sys.argv),
+            agent_capabilities=AgentCapabilities(load_session=True),
             agent_info=Implementation(name="coder", version="1.2"),
         )
 

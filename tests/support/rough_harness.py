@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import socket
 import sys
 import time
@@ -41,7 +42,15 @@ def reach(address: tuple[str, int]) -> str:
     return "connected"
 
 
-def work(number: Any) -> None:
+def attempt(action: Any) -> str:
+    try:
+        action()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+
+
+def work(number: Any, text: str) -> None:
     """Do what the behaviour says with a prompt."""
     match BEHAVIOUR:
         case "forge":
@@ -55,6 +64,11 @@ def work(number: Any) -> None:
             rpc(id=9, method="fs/write_text_file", params=path)
             codes = [read()["error"]["code"] for _ in range(3)]
             say(f"{codes}; {reach(('192.0.2.1', 443))}; {reach(('127.0.0.1', 1))}")
+            rpc(id=number, result={"stopReason": "end_turn"})
+        case "outside":
+            # in the first line of the prompt: a file outside of the workspace
+            tried = [attempt(lambda: Path(text).read_text()), attempt(Path(text).unlink)]
+            say(" ".join((*tried, os.environ.get("CODER_KEY", ""), attempt(Path("own").touch))))
             rpc(id=number, result={"stopReason": "end_turn"})
         case "flood":
             while True:
@@ -82,7 +96,7 @@ def speak_acp() -> None:
             case "session/new":
                 rpc(id=message["id"], result={"sessionId": "s"})
             case "session/prompt":
-                work(message["id"])
+                work(message["id"], message["params"]["prompt"][0]["text"])
 
 
 def speak_lines() -> None:

@@ -100,8 +100,6 @@ def build_toolset(
     Raises StartupError for an invalid skill or tool.
     """
     files = WorkspaceFiles(workspace)
-    if settings.tmp_dir != DEFAULT_TMP_DIR:
-        workspace.quota.include(Path(settings.tmp_dir))
     key_proxy = egress.key_proxy if egress else None
     web = ApiClient(key_proxy)
     programs = _build_programs(workspace, settings, git=git, egress=egress)
@@ -133,18 +131,9 @@ def build_toolset(
     servers = McpServers(
         registry, programs, approvals=approvals, key_proxy=key_proxy, choir_dir=choir_dir
     )
-    accounts = ConnectionAccounts(egress)
     return Toolset(
-        registry=registry,
-        skills=skills,
-        skill_folders=folders,
-        files=files,
-        web=web,
-        key_proxy=key_proxy,
-        connections=accounts,
-        approvals=approvals,
-        mcp_servers=servers,
-        harnesses=Harnesses(registry, programs),
+        *(registry, skills, folders, files, web, key_proxy, ConnectionAccounts(egress)),
+        *(approvals, servers, Harnesses(registry, programs)),
     )
 
 
@@ -155,6 +144,8 @@ def _build_programs(
     git: GitAccess,
     egress: EgressAddress | None,
 ) -> ProgramRunner:
+    if settings.tmp_dir != DEFAULT_TMP_DIR:
+        workspace.quota.include(Path(settings.tmp_dir))
     return ProgramRunner(
         workspace.root,
         settings.tmp_dir,

@@ -1,11 +1,17 @@
 """Core jobs of external coding agents: one written with the protocol's SDK, and rough ones."""
 
+import socket
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
 from pathlib import Path
 
+from choir_agent.harnesses.connection import HarnessConnector
+from choir_agent.harnesses.updates import Said
+from choir_agent.tools.call_launcher_client import COMMON, SCRIPT, CallLauncherClient
+from choir_agent.tools.program_runner import ProgramRunner
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import (
     CoreReported,
@@ -121,23 +127,25 @@ async def test_the_policy_decides_on_permissions_and_on_the_start() -> None:
         assert not control.approval_requests
     assert end.result == {"text": "answer: no"}
     rule = PolicyRule(action="deny", tools=("harness.*",), why="no strangers")
-    async with control_with(harness(ACP)) as control:
+    async with control_with(harness(ROUGH, "deaf")) as control:
         control.bound["policy"] = AgentPolicy(known_hosts=("*",), rules=(rule,))
-        end = await do(control, "WORK")
+        end = await do(control, "anything")
+        assert not (control.workspace / "hangs").exists()
     assert end.outcome == "error" and "no strangers" in end.reason
-    assert not (control.workspace / "prompts").exists()
 
 
 async def test_a_crash_of_the_agent_continues_the_session_or_says_that_it_cannot() -> None:
-    for words, result in (((), "completed"), (("stateless",), "error")):
-        async with control_with(harness(ACP, *words)) as control:
+    # the rough one cannot continue a session
+    for config, result in ((harness(ACP), "completed"), (harness(ROUGH, "deaf"), "error")):
+        async with control_with(config) as control:
             async with running_agent(control):
                 await control.say("do: hang")
                 await control.until((control.workspace / "hangs").exists, DEADLINE_S)
             control.next_epoch()
             async with running_agent(control):
                 end = await outcome(control)
-            prompts = (control.workspace / "prompts").read_text().split("----\n")
+            prompted = control.workspace / "prompts"
+            prompts = prompted.read_text().split("----\n") if prompted.exists() else []
         assert end.outcome == result
         if result == "completed":
             assert len(prompts) == 3 and "The program was restarted" in prompts[1]
@@ -179,6 +187,51 @@ async def test_hostile_harnesses_end_their_job_and_no_more() -> None:
         said = str(end.result) if behaviour == "forge" else end.reason
         assert words in said, behaviour
         assert (end.outcome == "completed") == (behaviour == "forge"), behaviour
+
+
+@contextmanager
+def launcher_for(workspace: Path) -> Iterator[int]:
+    """Start the launcher of tool calls as the process runtime does; yield the connection with it."""
+    ours, theirs = socket.socketpair()
+    reads = [
+        "/usr",
+        "/lib",
+        "/lib64",
+        "/bin",
+        "/etc",
+        "/proc",
+        sys.prefix,
+        sys.base_prefix,
+        str(SUPPORT),
+    ]
+    rules = [word for path in reads for word in ("--read", path)]
+    words = [sys.executable, "-I", "-S", str(SCRIPT), str(COMMON), "--socket", str(theirs.fileno())]
+    command = [*words, *rules, "--write", str(workspace), "--device", "/dev/null"]
+    with theirs:
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+    try:
+        yield ours.detach()
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_the_program_reads_and_changes_nothing_outside_and_gets_its_secrets_only(
+    tmp_path: Path,
+) -> None:
+    workspace, private = tmp_path / "ws", tmp_path / "private"
+    workspace.mkdir()
+    private.write_text("private")
+    config = harness(ROUGH, "outside", secrets={"CODER_KEY": "key"})
+    with launcher_for(workspace) as connection:
+        programs = ProgramRunner(workspace, str(workspace), launcher=CallLauncherClient(connection))
+        connector = HarnessConnector("coder", config, {"key": "its-key"}, programs)
+        async with connector.connect("job_1") as session:
+            await session.open("")
+            await session.prompt(str(private))
+            said = await session.next_update()
+    assert said == Said("PermissionError PermissionError its-key done")
+    assert private.exists()
 
 
 async def test_a_flood_fills_neither_log_nor_memory_and_ends_with_the_jobs_time() -> None:

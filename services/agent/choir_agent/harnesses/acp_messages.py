@@ -1,4 +1,4 @@
-"""Parsing of what an ACP agent sends, none of which is believed further than needed. Pure."""
+"""Parsing of what an ACP agent sends, and of what little is believed. Pure."""
 
 import math
 from decimal import Decimal

@@ -85,15 +85,15 @@ def command_call(params: JsonObject) -> RequestedCall:
     )
 
 
-def permission_call(params: JsonObject, known: Mapping[str, str]) -> RequestedCall:
-    """Return the call for `session/request_permission`; `known` are the titles of its tool calls, by id.
+def permission_call(params: JsonObject, titles: Mapping[str, str]) -> RequestedCall:
+    """Return the call for `session/request_permission`; `titles` are those of its tool calls, by id.
 
     What a person reads has no invisible characters and says that it is only claimed.
     """
     call = params.get("toolCall")
     if not isinstance(call, dict) or not isinstance(params.get("options"), list):
         raise InvalidRequest("toolCall and options are missing")
-    title = call.get("title") or known.get(str(call.get("toolCallId")), "")
+    title = call.get("title") or titles.get(str(call.get("toolCallId")), "")
     return RequestedCall(
         PERMISSION,
         permission_arguments(
@@ -109,17 +109,17 @@ def permission_arguments(
     *, title: JsonValue, kind: JsonValue, details: JsonValue, paths: tuple[str, ...] = ()
 ) -> JsonObject:
     """Return the arguments of a request for permission, as a person reads them."""
-    shown: JsonObject = {
+    arguments: JsonObject = {
         "title": _shown(title, MAX_TITLE) or "(no title)",
         "kind": _shown(kind, 40) or "other",
         "note": NOTE,
     }
     if details is not None:
         text = details if isinstance(details, str) else orjson.dumps(details).decode()
-        shown["input"] = _shown(text, MAX_INPUT)
+        arguments["input"] = _shown(text, MAX_INPUT)
     if paths:
-        shown["paths"] = [*paths]
-    return shown
+        arguments["paths"] = [*paths]
+    return arguments
 
 
 def permission_outcome(params: JsonObject, *, is_allowed: bool) -> JsonObject:

@@ -200,7 +200,9 @@ class AcpSession:
         calls: dict[str, Callable[[JsonObject], RequestedCall]] = {
             "fs/read_text_file": acp_requests.read_call,
             "fs/write_text_file": acp_requests.write_call,
-            "session/request_permission": partial(acp_requests.permission_call, known=self._titles),
+            "session/request_permission": partial(
+                acp_requests.permission_call, titles=self._titles
+            ),
         }
         if method not in calls:
             await self._fail(message, METHOD_NOT_FOUND, "Choir has no such method")
@@ -247,12 +249,12 @@ class AcpSession:
         if terminal is None or terminal.result is None:
             await self._fail(message, INVALID_PARAMS, "there is no such terminal")
             return
-        shown = acp_requests.command_output(terminal.result, terminal.limit)
+        output = acp_requests.command_output(terminal.result, terminal.limit)
         match method:
             case "terminal/output":
-                await self._reply(message, shown)
+                await self._reply(message, output)
             case "terminal/wait_for_exit":
-                status = shown["exitStatus"]
+                status = output["exitStatus"]
                 await self._reply(message, status if isinstance(status, dict) else {})
             case "terminal/kill":
                 await self._reply(message, {})

@@ -147,7 +147,7 @@ class HarnessJobs:
         return HarnessJob(
             job,
             connector=connector,
-            spending=HarnessSpending(name, connector.config, job.turn_id, self._money),
+            spending=HarnessSpending(name, connector.config, job_id=job.turn_id, money=self._money),
             arbiter=self._arbiter,
             memory=self._memory,
             settings=self._settings,

@@ -1,4 +1,4 @@
-"""A core job that a harness does: what stands in the place of a model in the job's lane.
+"""A core job that a harness does: it yields the outputs of the lane instead of a model.
 
 The job stays a fold of the log (decision 17). What the harness asks for becomes the calls of an output, which
 the arbiter rules on and runs like those of a model; the result is the harness's answer. Its last message is
@@ -78,7 +78,7 @@ class HarnessJob:
         """The call of the last output."""
         self._action = ""
         """What the last output's call is for: `start`, `prompt`, or a request."""
-        self._asked: Asked | None = None
+        self._request: Asked | None = None
         self._message = ""
         self._text = ""
         """The newest prompt."""
@@ -137,12 +137,12 @@ class HarnessJob:
         if self._action == PROMPT:
             _check_permitted(result)
             await self._prompt(job)
-        elif self._asked is not None and result is not None:
-            await self._asked.answer(result)
+        elif self._request is not None and result is not None:
+            await self._request.answer(result)
         elif self._action == "":
             self._ask_to_prompt(job)
             return
-        self._asked = None
+        self._request = None
         await self._work()
 
     def _ask_to_start(self, job: JobState) -> None:
@@ -203,8 +203,8 @@ class HarnessJob:
                     self._reports.show_plan(plan)
                 case HarnessUsage() as usage:
                     self._note_usage(usage)
-                case Asked() as asked:
-                    self._ask(asked)
+                case Asked() as request:
+                    self._ask(request)
                     return
                 case TurnEnd() as end:
                     await self._end_turn(end)
@@ -213,11 +213,11 @@ class HarnessJob:
     def _note_usage(self, usage: HarnessUsage) -> None:
         self._spending.note(usage, self._settings.current().settings.budgets)
 
-    def _ask(self, asked: Asked) -> None:
+    def _ask(self, request: Asked) -> None:
         own = f"{tool_prefix(self._name)}{PERMISSION}"
-        tool = own if asked.tool == PERMISSION else asked.tool
-        self._asked = asked
-        self._commit_call(tool, asked.arguments, "request")
+        tool = own if request.tool == PERMISSION else request.tool
+        self._request = request
+        self._commit_call(tool, request.arguments, "request")
 
     async def _end_turn(self, end: TurnEnd) -> None:
         if end.usage is not None:
@@ -230,10 +230,10 @@ class HarnessJob:
                 self._arbiter.commit(self._lane, output, more_follows=True)
             case "max_tokens" | "max_turn_requests":
                 self._record_unusable(output)
-                said = f" It said: {text}" if text else ""
+                words = f" It said: {text}" if text else ""
                 raise HarnessLimitReached(
                     "usd_per_job",
-                    f"The harness {self._name} reached a limit of its own ({end.reason}).{said}",
+                    f"The harness {self._name} reached a limit of its own ({end.reason}).{words}",
                 )
             case _:
                 self._record_unusable(output)

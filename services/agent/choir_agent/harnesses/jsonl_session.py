@@ -126,8 +126,8 @@ class JsonLinesSession:
                 return Asked(PERMISSION, arguments, partial(self._answer, number))
             case {"type": "done", "outcome": str(outcome)} if self._has_turn:
                 self._has_turn = False
-                said = message.get("text")
-                ending = said if isinstance(said, str) else ""
+                closing_text = message.get("text")
+                ending = closing_text if isinstance(closing_text, str) else ""
                 return TurnEnd(OUTCOMES.get(outcome, "failed"), ending)
             case _:
                 return None

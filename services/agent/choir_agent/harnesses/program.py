@@ -35,6 +35,7 @@ class ProgramLines:
         call: StartedCall,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        *,
         stderr: StderrText,
     ) -> None:
         self._call, self._reader, self._writer, self._stderr = call, reader, writer, stderr
@@ -103,17 +104,17 @@ async def open_program(runner: ProgramRunner, program: Program) -> AsyncIterator
     with closing(stdin), closing(stdout), closing(their_stdin), closing(their_stdout):
         _, writer = await asyncio.open_unix_connection(sock=stdin)
         reader, unused = await asyncio.open_unix_connection(sock=stdout, limit=MAX_LINE_BYTES)
-        async with output_pipe(stderr) as pipe:
-            files = [their_stdin.fileno(), their_stdout.fileno(), pipe]
-            try:
+        try:
+            async with output_pipe(stderr) as pipe:
+                files = [their_stdin.fileno(), their_stdout.fileno(), pipe]
                 async with runner.serve(program, files) as call:
                     # Only the program has them now: so its end is the end of its output.
                     their_stdin.close()
                     their_stdout.close()
-                    try:
-                        yield ProgramLines(call, reader, writer, stderr)
-                    finally:
-                        writer.close()
-                        unused.close()
-            except OSError as error:
-                raise HarnessError(f"it cannot be started: {error}") from error
+                    yield ProgramLines(call, reader, writer, stderr=stderr)
+        except OSError as error:
+            raise HarnessError(f"it cannot be started: {error}") from error
+        finally:
+            for stream in (writer, unused):
+                stream.transport.abort()
+            await asyncio.sleep(0)  # which closes them

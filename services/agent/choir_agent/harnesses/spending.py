@@ -33,10 +33,12 @@ class HarnessLimitReached(BudgetExceeded):
 class HarnessSpending:
     """Money and usage of a job."""
 
-    def __init__(self, name: str, config: HarnessConfig, job_id: str, money: MoneyReserver) -> None:
+    def __init__(
+        self, name: str, config: HarnessConfig, *, job_id: str, money: MoneyReserver
+    ) -> None:
         self._name, self._config, self._job_id, self._money = name, config, job_id, money
         self._counter = UsageCounter()
-        self._held = AsyncExitStack()
+        self._reserved_money = AsyncExitStack()
         self._reservation = ""
         self.is_open = False
         """Whether a prompt was sent whose usage is not recorded."""
@@ -45,7 +47,7 @@ class HarnessSpending:
         """Reserve money for a prompt; raises BudgetExceeded."""
         if remaining_of(TOKENS, state, budgets) <= 0:
             raise BudgetExceeded(TOKENS, budget_question(TOKENS, state, budgets))
-        reserved = await self._held.enter_async_context(
+        reserved = await self._reserved_money.enter_async_context(
             self._money.reserve(
                 PlannedCall(
                     name=self._config.model or f"harness:{self._name}",
@@ -89,7 +91,7 @@ class HarnessSpending:
 
     async def close(self) -> None:
         """Give up what is reserved; control charges it when it expires, unless an event names it."""
-        await self._held.aclose()
+        await self._reserved_money.aclose()
 
     async def _take(self) -> UsageRecorded:
         used = self._counter.take()
@@ -102,8 +104,8 @@ class HarnessSpending:
             reservation=self._reservation,
         )
         self._reservation, self.is_open = "", False
-        await self._held.aclose()
-        self._held = AsyncExitStack()
+        await self._reserved_money.aclose()
+        self._reserved_money = AsyncExitStack()
         prompt = (used.input_tokens or 0) + used.cached_tokens + used.cache_write_tokens
         return UsageRecorded(
             turn_id=self._job_id,

@@ -191,12 +191,12 @@ class CoreSpawnTool:
 
 
 def _harness(context: CallContext, arguments: JsonObject) -> str:
-    """Return the harness that is to do the job; raises ToolFailed for an unknown one."""
+    """Return the harness that is to do the job; raises ToolFailed for an unharnesses one."""
     name = str(arguments.get(HARNESS) or "")
-    known = sorted(context.settings.harnesses) if context.settings else []
-    if name and name not in known:
+    harnesses = sorted(context.settings.harnesses) if context.settings else []
+    if name and name not in harnesses:
         raise ToolFailed(
-            "no_such_harness", f"There is no harness {name!r}.", {"harnesses": [*known]}
+            "no_such_harness", f"There is no harness {name!r}.", {"harnesses": [*harnesses]}
         )
     return name
 
