@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
 from pathlib import Path
 
-from choir_agent.harnesses.connection import HarnessConnector
+from choir_agent.harnesses.connection import HarnessCommand
 from choir_agent.harnesses.updates import Said
 from choir_agent.tools.call_launcher_client import COMMON, SCRIPT, CallLauncherClient
 from choir_agent.tools.program_runner import ProgramRunner
@@ -66,7 +66,10 @@ def calls(control: ControlStandIn) -> list[tuple[str, str]]:
 
 
 async def outcome(control: ControlStandIn) -> CoreStopped:
-    await control.until(lambda: bool(stopped(control)), DEADLINE_S)
+    """Wait until the user was told of the job's end, and return that."""
+    await control.until(
+        lambda: any(reply.kind == "report" for reply in control.replies()), DEADLINE_S
+    )
     return stopped(control)[0]
 
 
@@ -225,7 +228,7 @@ async def test_the_program_reads_and_changes_nothing_outside_and_gets_its_secret
     config = harness(ROUGH, "outside", secrets={"CODER_KEY": "key"})
     with launcher_for(workspace) as connection:
         programs = ProgramRunner(workspace, str(workspace), launcher=CallLauncherClient(connection))
-        connector = HarnessConnector("coder", config, {"key": "its-key"}, programs)
+        connector = HarnessCommand("coder", config, {"key": "its-key"}, programs)
         async with connector.connect("job_1") as session:
             await session.open("")
             await session.prompt(str(private))

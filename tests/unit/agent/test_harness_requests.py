@@ -1,6 +1,9 @@
 """Requests of ACP agents as calls, the answers to them, and what is known of their cost."""
 
+import json
+import re
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -14,10 +17,20 @@ from choir_agent.harnesses.acp_requests import (
     permission_outcome,
     read_call,
 )
-from choir_agent.harnesses.updates import HarnessUsage, UsageCounter
+from choir_agent.harnesses.jsonl_session import JsonLinesSession
+from choir_agent.harnesses.updates import (
+    Asked,
+    HarnessUsage,
+    PlanReport,
+    Said,
+    Step,
+    TurnOutcome,
+    UsageCounter,
+)
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.harness_config import HarnessConfig
 from choir_common.wire.model import JsonObject
+from choir_common.wire.policy import PolicyRule
 
 
 def result(output: JsonObject, status: str = "success", **more: object) -> ToolResultCommitted:
@@ -89,3 +102,31 @@ def test_a_harness_cannot_set_what_choir_sets() -> None:
     for fields in ({"environment": {"path": "/evil"}}, {"secrets": {"LD_PRELOAD": "key"}}):
         with pytest.raises(ValidationError):
             HarnessConfig.model_validate({"command": ("x",), "agents": ("main",), **fields})
+
+
+class Lines:
+    """A program that writes these messages."""
+
+    def __init__(self, messages: list[JsonObject]) -> None:
+        self.messages = messages
+
+    async def read(self) -> JsonObject:
+        return self.messages.pop(0)
+
+    async def send(self, message: JsonObject) -> None:
+        pass
+
+
+async def test_the_examples_of_the_page_are_what_choir_accepts() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "harnesses.md").read_text()
+    blocks = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    for config in json.loads(f"{{{blocks[0]}}}")["harnesses"].values():
+        HarnessConfig.model_validate_json(json.dumps(config))
+    for line in blocks[1].splitlines():
+        PolicyRule.model_validate_json(line)
+    table = page[page.index("| line of the program") :]
+    lines = [json.loads(line) for line in re.findall(r"^\| `(\{.*?\})` \|", table, re.MULTILINE)]
+    session = JsonLinesSession(Lines(lines), "/ws")  # type: ignore[arg-type]
+    await session.prompt("go")
+    kinds = [type(await session.next_update()) for _ in [*lines]]
+    assert kinds == [Said, Step, PlanReport, Asked, HarnessUsage, TurnOutcome]

@@ -48,7 +48,7 @@ def test_harness(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what an agent found when it started a harness, and what the harness can do.
+    """Show whether a harness starts, and what it can do.
 
     Each running agent starts a harness confined, makes the handshake and ends it: at its own start, and when
     `config apply` changes the harness. Exits 1 if that failed, 6 if it has not happened in time.

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from pydantic import JsonValue
 
-from choir_agent.harnesses.updates import HarnessAbout, HarnessError, HarnessUsage, Plan
+from choir_agent.harnesses.updates import HarnessAbout, HarnessError, HarnessUsage, PlanReport
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.model import JsonObject
@@ -55,9 +55,9 @@ def _names(offered: JsonObject, prefix: str = "") -> list[str]:
     return names
 
 
-def plan_of(entries: JsonValue) -> Plan | None:
+def plan_of(entries: JsonValue) -> PlanReport | None:
     listed = entries if isinstance(entries, list) else []
-    return Plan(
+    return PlanReport(
         tuple(
             (label(str(entry.get("content"))), label(str(entry.get("status"))))
             for entry in listed[:MAX_PLAN]

@@ -31,7 +31,7 @@ from choir_agent.harnesses.updates import (
     HarnessUpdate,
     Said,
     Step,
-    TurnEnd,
+    TurnOutcome,
 )
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.model import JsonObject
@@ -162,17 +162,17 @@ class AcpSession:
         )
         return self._next_id
 
-    def _turn_end(self, message: JsonObject) -> TurnEnd:
+    def _turn_end(self, message: JsonObject) -> TurnOutcome:
         self._prompt_id = None
         try:
             result = result_of(message, "session/prompt")
         except HarnessError as error:
-            return TurnEnd("failed", error.message)
+            return TurnOutcome("failed", error.message)
         reason = result.get("stopReason")
         usage = usage_of(result.get("usage"))
         if reason not in STOP_REASONS:
-            return TurnEnd("failed", f"unknown stop reason {label(str(reason))}", usage)
-        return TurnEnd(str(reason), usage=usage)
+            return TurnOutcome("failed", f"unknown stop reason {label(str(reason))}", usage)
+        return TurnOutcome(str(reason), usage=usage)
 
     async def _handle(self, message: JsonObject) -> HarnessUpdate | None:
         method, params = message.get("method"), message.get("params")

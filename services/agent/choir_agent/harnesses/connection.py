@@ -15,7 +15,7 @@ from choir_common.wire.harness_config import HarnessConfig
 
 
 @dataclass(frozen=True, slots=True)
-class HarnessConnector:
+class HarnessCommand:
     """Starts one harness."""
 
     name: str

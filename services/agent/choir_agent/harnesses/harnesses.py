@@ -8,7 +8,7 @@ import structlog
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.money import MoneyReserver
 from choir_agent.harnesses.calls import harness_tools, tool_prefix
-from choir_agent.harnesses.connection import HarnessConnector
+from choir_agent.harnesses.connection import HarnessCommand
 from choir_agent.harnesses.job import HarnessJob, MissingHarness
 from choir_agent.harnesses.spending import HarnessSpending
 from choir_agent.log.session_state import JobState
@@ -25,7 +25,7 @@ log = structlog.get_logger("choir.agent.harness")
 MAX_DETAIL = 400
 
 
-class StatusListener(Protocol):
+class HarnessListener(Protocol):
     """Receiver of changes of the harnesses' states."""
 
     def servers_changed(self) -> None: ...
@@ -36,12 +36,12 @@ class Harnesses:
 
     def __init__(self, registry: ToolRegistry, programs: ProgramRunner) -> None:
         self._registry, self._programs = registry, programs
-        self._connectors: dict[str, HarnessConnector] = {}
+        self._connectors: dict[str, HarnessCommand] = {}
         self._statuses: dict[str, HarnessStatus] = {}
-        self._listener: StatusListener | None = None
+        self._listener: HarnessListener | None = None
         self._changed = asyncio.Event()
 
-    def report_to(self, listener: StatusListener) -> None:
+    def report_to(self, listener: HarnessListener) -> None:
         """Tell this listener about changes from now on."""
         self._listener = listener
 
@@ -53,7 +53,7 @@ class Harnesses:
     async def apply_settings(self, current: CurrentSettings) -> None:
         """Offer the harnesses of these settings; does not wait until they are tried."""
         connectors = {
-            name: HarnessConnector(
+            name: HarnessCommand(
                 name,
                 config,
                 {secret: current.secret(secret) or "" for secret in config.secret_names()},
@@ -85,11 +85,11 @@ class Harnesses:
                 if status is not None and status.state == "starting":
                     await self._try(connector)
 
-    def connector(self, name: str) -> HarnessConnector | None:
+    def connector(self, name: str) -> HarnessCommand | None:
         """Return what starts a harness, or None if the settings have no such."""
         return self._connectors.get(name)
 
-    async def _try(self, connector: HarnessConnector) -> None:
+    async def _try(self, connector: HarnessCommand) -> None:
         """Start a harness, make the handshake and end it; nothing of the agent's is sent."""
         name = connector.name
         try:

@@ -16,7 +16,7 @@ from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.harnesses.acp_requests import PERMISSION
 from choir_agent.harnesses.calls import PROMPT, START, tool_prefix
-from choir_agent.harnesses.connection import HarnessConnector
+from choir_agent.harnesses.connection import HarnessCommand
 from choir_agent.harnesses.instructions import first_prompt, next_prompt, resume_prompt
 from choir_agent.harnesses.progress import ProgressReports
 from choir_agent.harnesses.spending import HarnessLimitReached, HarnessSpending
@@ -25,10 +25,10 @@ from choir_agent.harnesses.updates import (
     HarnessError,
     HarnessSession,
     HarnessUsage,
-    Plan,
+    PlanReport,
     Said,
     Step,
-    TurnEnd,
+    TurnOutcome,
 )
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import JobState
@@ -59,7 +59,7 @@ class HarnessJob:
         self,
         job: JobState,
         *,
-        connector: HarnessConnector,
+        connector: HarnessCommand,
         spending: HarnessSpending,
         arbiter: Arbiter,
         memory: WorkingMemory,
@@ -199,14 +199,14 @@ class HarnessJob:
                     # What follows a step is a new message.
                     self._message = f"{self._message.rstrip()}\n\n" if self._message else ""
                     self._reports.take_step(step)
-                case Plan() as plan:
+                case PlanReport() as plan:
                     self._reports.show_plan(plan)
                 case HarnessUsage() as usage:
                     self._note_usage(usage)
                 case Asked() as request:
                     self._ask(request)
                     return
-                case TurnEnd() as end:
+                case TurnOutcome() as end:
                     await self._end_turn(end)
                     return
 
@@ -219,7 +219,7 @@ class HarnessJob:
         self._request = request
         self._commit_call(tool, request.arguments, "request")
 
-    async def _end_turn(self, end: TurnEnd) -> None:
+    async def _end_turn(self, end: TurnOutcome) -> None:
         if end.usage is not None:
             self._note_usage(end.usage)
         text = (end.text if end.reason == "end_turn" and end.text else self._message).strip()

@@ -13,10 +13,10 @@ from choir_agent.harnesses.updates import (
     HarnessError,
     HarnessUpdate,
     HarnessUsage,
-    Plan,
+    PlanReport,
     Said,
     Step,
-    TurnEnd,
+    TurnOutcome,
 )
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.model import JsonObject
@@ -114,7 +114,7 @@ class JsonLinesSession:
             case {"type": "step", "title": str(title)}:
                 return Step(label(title), label(str(message.get("status") or "pending")))
             case {"type": "plan", "steps": list(steps)}:
-                return Plan(tuple((label(str(step)), "") for step in steps[:MAX_PLAN]))
+                return PlanReport(tuple((label(str(step)), "") for step in steps[:MAX_PLAN]))
             case {"type": "usage"}:
                 return _usage(message)
             case {"type": "permission", "id": str(number)} if len(number) <= MAX_ID:
@@ -128,7 +128,7 @@ class JsonLinesSession:
                 self._has_turn = False
                 closing_text = message.get("text")
                 ending = closing_text if isinstance(closing_text, str) else ""
-                return TurnEnd(OUTCOMES.get(outcome, "failed"), ending)
+                return TurnOutcome(OUTCOMES.get(outcome, "failed"), ending)
             case _:
                 return None
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from choir_agent.harnesses.updates import Plan, Step
+from choir_agent.harnesses.updates import PlanReport, Step
 from choir_agent.log.session_state import JobState
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.events import CoreReported, CoreReportKind, EventPayload
@@ -42,7 +42,7 @@ class ProgressReports:
         focus = f"{step.title or 'a tool call'} ({step.status})"
         self._report("progress", {"phase": "working", "focus": _short(focus)})
 
-    def show_plan(self, plan: Plan) -> None:
+    def show_plan(self, plan: PlanReport) -> None:
         """Report its plan."""
         steps = [f"{content} ({status})" if status else content for content, status in plan.entries]
         self._report("plan", {"steps": [*map(_short, steps)]}, is_urgent=True)

@@ -56,7 +56,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlanReport:
     """Its plan, as a whole: entries with their statuses."""
 
     entries: tuple[tuple[str, str], ...]
@@ -73,7 +73,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnEnd:
+class TurnOutcome:
     """The end of the work on a prompt."""
 
     reason: str
@@ -83,7 +83,7 @@ class TurnEnd:
     usage: HarnessUsage | None = None
 
 
-HarnessUpdate = Said | Step | Plan | Asked | TurnEnd | HarnessUsage
+HarnessUpdate = Said | Step | PlanReport | Asked | TurnOutcome | HarnessUsage
 
 
 class Answer(Protocol):

@@ -76,8 +76,8 @@ class RunningHarness(JobModel, Protocol):
         ...
 
 
-class HarnessSource(Protocol):
-    """Source of the harnesses of jobs."""
+class HarnessFactory(Protocol):
+    """Factory for the harnesses of jobs."""
 
     def for_job(self, job: JobState) -> RunningHarness:
         """Return the harness that does a job, not started yet."""
@@ -315,7 +315,7 @@ class CoreJobFactory:
         *,
         arbiter: Arbiter,
         model: ModelCaller,
-        harnesses: HarnessSource,
+        harnesses: HarnessFactory,
         skills: SkillStepper,
         settings: SettingsSource,
         clock: Clock,
