@@ -66,7 +66,7 @@ def calls(control: ControlStandIn) -> list[tuple[str, str]]:
 
 
 async def outcome(control: ControlStandIn) -> CoreStopped:
-    """Wait until the user was told of the job's end, and return that."""
+    """Wait until the user was notified about the job's end, and return that."""
     await control.until(
         lambda: any(reply.kind == "report" for reply in control.replies()), DEADLINE_S
     )
