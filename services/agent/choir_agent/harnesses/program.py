@@ -102,9 +102,10 @@ async def open_program(runner: ProgramRunner, program: Program) -> AsyncIterator
     stdout, their_stdout = socket.socketpair()
     stderr = StderrText()
     with closing(stdin), closing(stdout), closing(their_stdin), closing(their_stdout):
-        _, writer = await asyncio.open_unix_connection(sock=stdin)
-        reader, unused = await asyncio.open_unix_connection(sock=stdout, limit=MAX_LINE_BYTES)
+        streams = [await asyncio.open_unix_connection(sock=stdin)]
         try:
+            streams.append(await asyncio.open_unix_connection(sock=stdout, limit=MAX_LINE_BYTES))
+            (_, writer), (reader, _) = streams
             async with output_pipe(stderr) as pipe:
                 files = [their_stdin.fileno(), their_stdout.fileno(), pipe]
                 async with runner.serve(program, files) as call:
@@ -115,6 +116,6 @@ async def open_program(runner: ProgramRunner, program: Program) -> AsyncIterator
         except OSError as error:
             raise HarnessError(f"it cannot be started: {error}") from error
         finally:
-            for stream in (writer, unused):
+            for _, stream in streams:
                 stream.transport.abort()
             await asyncio.sleep(0)  # which closes them
