@@ -49,8 +49,10 @@ LOCAL = {
     "skill show",
     "skill approve",
     "skill remove",
-    # it reads `GET /v1/agents`, whose row is that of `agent list`
+    # they read `GET /v1/agents`, whose row is that of `agent list`
     "mcp test",
+    "harness list",
+    "harness test",
 }
 
 

@@ -48,6 +48,13 @@ READ = {
             *("start_timeout_ms", "oauth"),
         )
     },
+    **{
+        f"harnesses.*.{name}": f"{AGENT}/harnesses/connection.py"
+        for name in ("command", "protocol", "hosts", "start_timeout_ms")
+    },
+    "harnesses.*.agents": f"{COMMON}/wire/harness_config.py",
+    "harnesses.*.description": f"{AGENT}/tools/harness_argument.py",
+    "harnesses.*.model": f"{AGENT}/harnesses/spending.py",
     "skills.*.sha256": f"{CONTROL}/configuration/current.py",
     "skills.*.agents": f"{CONTROL}/configuration/current.py",
     "mcp.servers.*.agents": f"{COMMON}/wire/mcp_config.py",

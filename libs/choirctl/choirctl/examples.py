@@ -20,6 +20,8 @@ EXAMPLES = {
     "agent build": "choirctl agent build main",
     "agent update": "choirctl agent update main",
     "agent update-all": "choirctl agent update-all",
+    "harness list": "choirctl harness list",
+    "harness test": "choirctl harness test claude",
     "mcp list": "choirctl mcp list",
     "mcp add": "choirctl mcp add weather --host api.weather.example -- weather-server --stdio",
     "mcp import": "choirctl mcp import ~/.cursor/mcp.json --preview",

@@ -20,11 +20,7 @@ from choir_agent.budgets.spending import SpendingReader
 from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.compactor import Compactor
 from choir_agent.compaction.session_summary import SessionSummarizer
-from choir_agent.control_client.control_client import (
-    ControlClient,
-    is_session_over,
-    send_hello,
-)
+from choir_agent.control_client.control_client import ControlClient, is_session_over, send_hello
 from choir_agent.control_client.dynamic_settings import DynamicSettings, SettingsListeners
 from choir_agent.control_client.hello_request import build_hello_request
 from choir_agent.control_client.signal_stream import SignalStream
@@ -32,6 +28,7 @@ from choir_agent.control_client.status_reporter import StatusReporter
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.egress.relay import EgressRelay
 from choir_agent.egress.route import EgressAddress
+from choir_agent.harnesses.harnesses import HarnessJobs
 from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.conversation_lanes import ConversationLanes, EdgeLaneFactory
 from choir_agent.lanes.core_job import CoreJobFactory
@@ -218,7 +215,9 @@ class Agent:
         return DynamicSettings(
             control=self._control,
             redactor=redactor,
-            listener=SettingsListeners(git, self._toolset.mcp_servers, self._skill_list),
+            listener=SettingsListeners(
+                git, self._toolset.mcp_servers, self._toolset.harnesses, self._skill_list
+            ),
             windows=ContextWindows(self._clock, self._toolset.key_proxy),
             version=self._hello.config_version,
             settings=self._hello.config,
@@ -257,10 +256,12 @@ class Agent:
             outages=self._outages,
             locks=self._locks,
             mcp_servers=self._toolset.mcp_servers,
+            harnesses=self._toolset.harnesses,
             clock=self._clock,
         )
         reporter = StatusReporter(self._control, describer)
         self._toolset.mcp_servers.report_to(reporter)
+        self._toolset.harnesses.report_to(reporter)
         return reporter
 
     def _build_dispatcher(self, decisions: DecisionHandler) -> SignalDispatcher:
@@ -391,6 +392,13 @@ class Agent:
         factory = CoreJobFactory(
             arbiter=self._arbiter,
             model=caller,
+            harnesses=HarnessJobs(
+                self._toolset.harnesses,
+                arbiter=self._arbiter,
+                memory=self._memory,
+                settings=self._dynamic,
+                money=self._money,
+            ),
             skills=skills,
             settings=self._dynamic,
             clock=self._clock,
@@ -423,6 +431,7 @@ class Agent:
                 tasks.create_task(self._signals.follow(self._dispatcher)),
                 tasks.create_task(self._compactor.run()),
                 tasks.create_task(self._toolset.mcp_servers.run()),
+                tasks.create_task(self._toolset.harnesses.run()),
             ]
             lanes = tasks.create_task(self._run_lanes())
             reason, flushed = await self._shutdown.end(lanes)

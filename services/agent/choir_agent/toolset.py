@@ -9,6 +9,7 @@ from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.egress.call_connections import ConnectionAccounts
 from choir_agent.egress.route import EgressAddress
+from choir_agent.harnesses.harnesses import Harnesses
 from choir_agent.log.session_log import SessionLog
 from choir_agent.mcp_client.servers import McpServers
 from choir_agent.settings import DEFAULT_TMP_DIR, AgentProcessSettings
@@ -82,6 +83,7 @@ class Toolset:
     connections: ConnectionAccounts
     approvals: ApprovalClient
     mcp_servers: McpServers
+    harnesses: Harnesses
 
 
 def build_toolset(
@@ -99,8 +101,6 @@ def build_toolset(
     Raises StartupError for an invalid skill or tool.
     """
     files = WorkspaceFiles(workspace)
-    if settings.tmp_dir != DEFAULT_TMP_DIR:
-        workspace.quota.include(Path(settings.tmp_dir))
     key_proxy = egress.key_proxy if egress else None
     web = ApiClient(key_proxy)
     programs = _build_programs(workspace, settings, git=git, egress=egress)
@@ -132,8 +132,10 @@ def build_toolset(
     servers = McpServers(
         registry, programs, workspace, approvals=approvals, key_proxy=key_proxy, choir=choir_dir
     )
-    accounts = ConnectionAccounts(egress)
-    return Toolset(registry, skills, folders, files, web, key_proxy, accounts, approvals, servers)
+    return Toolset(
+        *(registry, skills, folders, files, web, key_proxy, ConnectionAccounts(egress)),
+        *(approvals, servers, Harnesses(registry, programs)),
+    )
 
 
 def _build_programs(
@@ -143,6 +145,8 @@ def _build_programs(
     git: GitAccess,
     egress: EgressAddress | None,
 ) -> ProgramRunner:
+    if settings.tmp_dir != DEFAULT_TMP_DIR:
+        workspace.quota.include(Path(settings.tmp_dir))
     return ProgramRunner(
         workspace.root,
         settings.tmp_dir,

@@ -123,6 +123,7 @@ SPECIAL: dict[str, tuple[Value, ...]] = {
     "mcp add": (lambda _: "wiki",),
     "mcp import": (_known("mcp_file"),),
     "mcp test": (lambda _: "wiki",),
+    "harness test": (lambda _: "coder",),
     "mcp remove": (lambda _: "wiki",),
     "mcp login": (lambda _: "wiki",),
     "mcp logout": (lambda _: "wiki",),
@@ -146,6 +147,7 @@ MORE: dict[str, tuple[str, ...]] = {
     "mcp add": ("--agent", "main", "--url", "http://127.0.0.1:1/mcp"),
     "mcp import": ("--agent", "main"),
     "mcp test": ("--wait", "0"),
+    "harness test": ("--wait", "0"),
     **{
         f"import {source}": ("--dry-run",)
         for source in ("openclaw", "hermes", "chatgpt", "claude", "nanobot")

@@ -12,7 +12,7 @@ from choir_agent.arbiter.tool_policy import ToolPolicy
 from choir_agent.budgets.limits import TokenBudget
 from choir_agent.budgets.spending import SpendingReader
 from choir_agent.control_client.control_client import ControlClient
-from choir_agent.lanes.core_job import CoreJobFactory
+from choir_agent.lanes.core_job import CoreJobFactory, RunningHarness
 from choir_agent.lanes.core_job_manager import CoreJobManager
 from choir_agent.lanes.draft_reporter import DraftReporter
 from choir_agent.lanes.model_caller import ModelCaller
@@ -55,6 +55,11 @@ SCORE = Score.model_validate(
         "otherwise": [{"say": "well done"}],
     }
 )
+
+
+class NoHarnesses:
+    def for_job(self, job: JobState) -> RunningHarness:
+        raise AssertionError("no job names a harness")
 
 
 @dataclass
@@ -156,6 +161,7 @@ async def open_office() -> AsyncIterator[Office]:
         factory = CoreJobFactory(
             arbiter=arbiter,
             model=caller,
+            harnesses=NoHarnesses(),
             skills=steps,
             settings=settings,
             clock=SystemClock(),

@@ -370,6 +370,27 @@ def test_the_configuration_is_shown_loaded_compared_and_applied(
     assert shell.data("config", "set", "event_window", "66")["before"] == 67
 
 
+def test_a_harness_is_configured_tested_and_listed(
+    stack: EmbeddedStack, shell: ChoirctlRunner
+) -> None:
+    script = Path(__file__).parents[2] / "support" / "rough_harness.py"
+    program = shutil.copy(script, stack.home / "workspaces" / "main" / "harness.py")
+    command = [sys.executable, str(program), "jsonl"]
+    harness = {"coder": {"command": command, "protocol": "jsonl", "agents": ["main"]}}
+    shell.succeeds("config", "set", "harnesses", json.dumps(harness))
+    shell.succeeds("config", "load")
+    shell.succeeds("config", "apply")
+    deadline = time.monotonic() + PATIENCE_S
+    while not shell.data("harness", "list") and time.monotonic() < deadline:
+        time.sleep(0.2)
+    (row,) = shell.data("harness", "test", "coder", "--wait", str(PATIENCE_S))
+    assert (row["state"], row["protocol"], row["protocol_version"]) == ("ready", "jsonl", "1")
+    assert row["about"] == "lines 0.1"
+    shell.succeeds("config", "set", "harnesses", "{}")
+    shell.succeeds("config", "load")
+    shell.succeeds("config", "apply")
+
+
 def test_an_mcp_server_is_added_approved_tested_listed_and_removed(
     stack: EmbeddedStack, shell: ChoirctlRunner
 ) -> None:

@@ -85,6 +85,7 @@ class Worked:
             job,
             arbiter=self,  # type: ignore[arg-type]
             model=self,  # type: ignore[arg-type]
+            harness=None,
             skills=self,  # type: ignore[arg-type]
             settings=settings_with(Budgets()),
             clock=self.clock,

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.wire.config import Config, secret_references
+from choir_common.wire.config import Config
 from choir_common.wire.config_effects import change_category
 from choir_common.wire.config_schema import config_reference, config_schema, undocumented_fields
+from choir_common.wire.config_secrets import secret_references
 
 ROOT = Path(__file__).parents[3]
 REMAKE = "remake it: choirctl config schema [--markdown]"

@@ -18,6 +18,8 @@ from choir_common.wire.config_parts import (
 )
 from choir_common.wire.config_parts import Budgets as Budgets
 from choir_common.wire.config_parts import MailSecurity as MailSecurity
+from choir_common.wire.harness_config import HarnessConfig as HarnessConfig
+from choir_common.wire.harness_config import HarnessName
 from choir_common.wire.mcp_config import McpConfig as McpConfig
 from choir_common.wire.mcp_config import McpServerConfig as McpServerConfig
 from choir_common.wire.memory_config import (
@@ -339,6 +341,8 @@ class Config(WireModel):
     """Watched folders and mail that starts work, by name (docs/hooks.md)."""
     mcp: McpConfig = McpConfig()
     """Servers of the Model Context Protocol, whose tools agents may use. See docs/mcp.md."""
+    harnesses: dict[HarnessName, HarnessConfig] = Field(default_factory=dict)
+    """Coding agents of others that do core jobs, by name. See docs/harnesses.md."""
     skills: dict[SkillFolderName, SkillFolderConfig] = Field(default_factory=dict)
     """Folders with a SKILL.md that agents may use, by name; `choirctl skill add` adds one. See
     docs/skills.md."""
@@ -415,6 +419,8 @@ class AgentSettings(WireModel):
     search: SearchConfig | None = None
     mcp: dict[str, McpServerConfig] = Field(default_factory=dict)
     """The MCP servers that the agent may use."""
+    harnesses: dict[str, HarnessConfig] = Field(default_factory=dict)
+    """The coding agents that its core jobs may be given to."""
     skills: dict[SkillFolderName, FolderHash] = Field(default_factory=dict)
     """The approved hashes of the skill folders that the agent may use, by name."""
     limits: FileLimits = FileLimits()
@@ -447,6 +453,7 @@ class AgentSettings(WireModel):
             self.email and self.email.secret,
             self.search and self.search.secret,
             *(name for server in self.mcp.values() for name in server.secret_names()),
+            *(name for harness in self.harnesses.values() for name in harness.secret_names()),
         )
         return frozenset(name for name in secret_names if name)
 
@@ -472,26 +479,3 @@ class MemoryServiceConfig(WireModel):
     """Retention of the agents that do not keep everything."""
     prompts: dict[AgentName, MemoryPrompts] = Field(default_factory=dict)
     """Prompts of the agents that have their own."""
-
-
-def secret_references(config: Config) -> dict[str, tuple[str, ...]]:
-    """Return the secrets that a configuration names, each with the config paths that use it."""
-    names: dict[str, list[str]] = {}
-    for section, entries in config.model_dump(mode="json").items():
-        sections = {"": entries} if section in ("embedding", "postgres") else entries
-        for name, entry in sections.items() if isinstance(sections, dict) else ():
-            secret = entry.get("secret") if isinstance(entry, dict) else None
-            if secret is not None:
-                names.setdefault(secret, []).append(f"{section}.{name}".rstrip("."))
-    for name, gateway in config.gateways.items():
-        if gateway.webhook is not None:
-            names.setdefault(gateway.webhook.secret, []).append(f"gateways.{name}.webhook")
-        if gateway.app_secret is not None:
-            names.setdefault(gateway.app_secret, []).append(f"gateways.{name}.app_secret")
-        if gateway.whatsapp is not None:
-            for secret in (gateway.whatsapp.app_secret, gateway.whatsapp.verify_secret):
-                names.setdefault(secret, []).append(f"gateways.{name}.whatsapp")
-    for name, server in config.mcp.servers.items():
-        for secret in server.secret_names():
-            names.setdefault(secret, []).append(f"mcp.servers.{name}")
-    return {secret: tuple(places) for secret, places in sorted(names.items())}

@@ -275,6 +275,8 @@ class CoreStarted(WireModel):
     """The inbox_id of the scheduled message that it does; storing this event closes that message."""
     skill: str = ""
     """The skill that it must run, for a schedule."""
+    harness: str = ""
+    """The coding agent that does it, by its name in `harnesses`; empty: the agent's own model."""
 
 
 CoreReportKind = Literal["progress", "plan", "thought_summary", "need_info", "partial_result"]

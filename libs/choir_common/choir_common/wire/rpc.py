@@ -209,6 +209,27 @@ class McpServerStatus(WireModel):
     """What it reports of calls that run now, such as `index: 3 of 10, reading files`."""
 
 
+MAX_HARNESSES = 32
+HarnessState = Literal["starting", "ready", "failed"]
+"""What the agent found when it tried the harness: at its own start, and after each change of its settings."""
+
+
+class HarnessStatus(WireModel):
+    """A harness of an agent, and what it says of itself."""
+
+    name: str
+    state: HarnessState
+    protocol: str = ""
+    protocol_version: str = ""
+    about: str = Field(default="", max_length=500)
+    """Its own name and version."""
+    capabilities: tuple[str, ...] = Field(default=(), max_length=50)
+    can_resume: bool = False
+    """Whether its jobs go on after a crash of the agent."""
+    detail: str = Field(default="", max_length=500)
+    """Why it is not ready."""
+
+
 class StatusReport(WireModel):
     """The current state of a lane."""
 
@@ -225,6 +246,8 @@ class StatusReport(WireModel):
     """The locks that its calls wait for now."""
     mcp_servers: tuple[McpServerStatus, ...] = Field(default=(), max_length=MAX_MCP_SERVERS)
     """The MCP servers of the agent; in the reports of its home conversation only."""
+    harnesses: tuple[HarnessStatus, ...] = Field(default=(), max_length=MAX_HARNESSES)
+    """The harnesses of the agent; as above."""
 
     @property
     def state_label(self) -> str:

@@ -55,7 +55,7 @@ _RULES = {
         "a host is a name in lower case, such as `api.example.com`; `*` and `?` stand for other characters"
     ),
     SERVER_NAME_PATTERN: (
-        "the name of an MCP server starts with a lower-case letter or digit and contains only "
+        "the name of an MCP server or a harness starts with a lower-case letter or digit and contains only "
         "lower-case letters, digits and `-`, at most 24 characters"
     ),
     FOLDER_NAME_PATTERN: (

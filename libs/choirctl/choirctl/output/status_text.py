@@ -37,7 +37,7 @@ def agent_lines(agent: AgentView) -> list[str]:
     lines += [f"  job {_name(lane)}: {lane.state_label}." for lane in _jobs(agent)]
     lines += model_in_use_lines(agent)
     lines += model_lines(agent)
-    lines += mcp_lines(agent)
+    lines += [*mcp_lines(agent), *harness_lines(agent)]
     if agent.queued_messages:
         verb = "waits" if agent.queued_messages == 1 else "wait"
         lines.append(f"  {format_count(agent.queued_messages, 'message')} {verb} for it.")
@@ -51,6 +51,16 @@ def mcp_lines(agent: AgentView) -> list[str]:
         f"  Its MCP server {server.name} is {server.state}: {server.detail or 'no reason known'}."
         for server in servers
         if server.state not in ("ready", "starting") or (server.detail and not server.tools)
+    ]
+
+
+def harness_lines(agent: AgentView) -> list[str]:
+    """Return a line for each harness that the agent cannot use, with the reason."""
+    harnesses = (harness for lane in agent.lanes for harness in lane.harnesses)
+    return [
+        f"  Its harness {harness.name} failed: {harness.detail}."
+        for harness in harnesses
+        if harness.state == "failed"
     ]
 
 

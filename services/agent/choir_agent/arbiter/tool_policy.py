@@ -61,7 +61,7 @@ class ToolPolicy:
         return (HeldLock(resource=EDGE_EFFECTS, mode="S"),)
 
     def _lane_forbids(self, tool: ToolManifest, now: PolicyContext) -> JsonObject | None:
-        if self.registry.is_offered(tool.name, now.lane):
+        if self.registry.is_offered(tool.name, now.lane) or _is_own_call(tool, now):
             return None
         whose = "core jobs" if is_edge(now.lane) else "the edge lane"
         message = f"Only {whose} may use {model_name(tool.name)}."
@@ -111,6 +111,14 @@ def is_restricted_during_jobs(tool: ToolManifest) -> bool:
     return tool.runtime.side_effect not in _HARMLESS and not tool.runtime.during_jobs
 
 
+def _is_own_call(tool: ToolManifest, now: PolicyContext) -> bool:
+    """Return whether Choir makes the call for a harness, in a job that the harness does."""
+    job = now.state.find_work(now.turn_id)
+    is_job = isinstance(job, JobState) and bool(tool.runtime.harness)
+    return is_job and isinstance(job, JobState) and job.briefing.harness == tool.runtime.harness
+
+
 def _is_in_briefing(job: JobState, tool: ToolManifest) -> bool:
     allowed = job.briefing.tool_constraints.allowed_tools
-    return not allowed or tool.name in allowed or tool.runtime.in_skills
+    is_named = tool.name in allowed or tool.runtime.in_skills or bool(tool.runtime.harness)
+    return not allowed or is_named

@@ -176,6 +176,9 @@ class Compactor:
         if window is None:
             self._forget(lane)
             return None
+        job = next((job for job in self._committer.state.jobs if job.lane == lane), None)
+        if job is not None and job.briefing.harness:
+            return None  # no prompt is made of it
         limits = self._limits(lane)
         in_flight = self._busy_of(lane).locked()
         failed = lane in self._retry_at

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from dataclasses import replace
 from datetime import datetime
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import structlog
 
@@ -52,6 +52,38 @@ MONEY_POLL_S = 15.0
 INTERNAL_ERROR_TEXT = "An internal error occurred while I worked on it; see the log for details."
 
 
+class JobModel(Protocol):
+    """What decides a job's next output: the lane's model, or a harness."""
+
+    async def think(self, job: JobState) -> None:
+        """Record the next output of the job; raises ModelFailed or BudgetExceeded."""
+        ...
+
+    def explain(self, error: ModelFailed, lane: str) -> str:
+        """Return a message for the user about a failure."""
+        ...
+
+    def outage(self, lane: str) -> str:
+        """Return why it does not answer now, or an empty text."""
+        ...
+
+
+class RunningHarness(JobModel, Protocol):
+    """A harness that does a job."""
+
+    async def close(self) -> None:
+        """End the harness."""
+        ...
+
+
+class HarnessFactory(Protocol):
+    """Factory for the harnesses of jobs."""
+
+    def for_job(self, job: JobState) -> RunningHarness:
+        """Return the harness that does a job, not started yet."""
+        ...
+
+
 class CoreJobRunner:
     """Runner of one core job in this process."""
 
@@ -60,7 +92,8 @@ class CoreJobRunner:
         job: JobState,
         *,
         arbiter: Arbiter,
-        model: ModelCaller,
+        model: JobModel,
+        harness: RunningHarness | None,
         skills: SkillStepper,
         settings: SettingsSource,
         clock: Clock,
@@ -69,7 +102,8 @@ class CoreJobRunner:
         self._id = job.turn_id
         self._lane = job.lane
         self._arbiter = arbiter
-        self._model = model
+        self._harness = harness
+        self._model = harness or model
         self._skills = skills
         self._settings = settings
         # Time is measured from the job's start event; a changed system clock must not end the job.
@@ -124,7 +158,12 @@ class CoreJobRunner:
         remaining = time_left(job, self._budgets(), self._now())
         try:
             async with asyncio.timeout(max(0.0, remaining.total_seconds())) as limit:
-                await self._make_moves()
+                try:
+                    await self._make_moves()
+                finally:
+                    # It must have ended before the job has.
+                    if self._harness is not None:
+                        await self._harness.close()
         except TimeoutError:
             unfinished = self._job()
             # A TimeoutError from inside the job is not the end of its time.
@@ -276,13 +315,14 @@ class CoreJobFactory:
         *,
         arbiter: Arbiter,
         model: ModelCaller,
+        harnesses: HarnessFactory,
         skills: SkillStepper,
         settings: SettingsSource,
         clock: Clock,
         status: LaneStateRecorder,
     ) -> None:
         self._arbiter = arbiter
-        self._model = model
+        self._model, self._harnesses = model, harnesses
         self._skills = skills
         self._settings = settings
         self._clock = clock
@@ -294,6 +334,7 @@ class CoreJobFactory:
             job,
             arbiter=self._arbiter,
             model=self._model,
+            harness=self._harnesses.for_job(job) if job.briefing.harness else None,
             skills=self._skills,
             settings=self._settings,
             clock=self._clock,

@@ -105,8 +105,9 @@ def next_core_move(job: JobState, budgets: Budgets, now: datetime) -> CoreJobMov
         return WaitForInfo()
     if job.output is not None and not job.output.tool_calls and not job.news:
         return _move_for_result(job, job.output.text)
-    # Checked after the result: a job that has its result needs no further step.
-    if job.steps >= budgets.per_job_max_steps:
+    # Checked after the result: a job that has its result needs no further step. The outputs of a harness are
+    # its requests, which count as tool calls.
+    if not job.briefing.harness and job.steps >= budgets.per_job_max_steps:
         limit = budgets.per_job_max_steps
         return EndJob(
             "budget_exceeded",

@@ -20,6 +20,7 @@ from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.skills.skill_spec import START_TOOL, TRANSITION_TOOL
 from choir_agent.tools.availability import unavailable_tools
 from choir_agent.tools.conversation_argument import Destinations, find_destinations
+from choir_agent.tools.harness_argument import find_harnesses
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.short_tools import tools_to_hide
@@ -65,11 +66,17 @@ class LanePrompts:
         others: Destinations,
     ) -> bytes:
         hidden = unavailable_tools(self._registry.manifests(), settings)
+        harnesses = find_harnesses(settings.harnesses)
         if self._session.state.skill_of(lane) is None:
             hidden |= self._unusable_skill_tools(hidden)
         if not model_for_lane(settings, lane).has_small_context:
             return self._registry.view(
-                lane, allowed, hidden, conversations=others, agents=settings.may_ask
+                lane,
+                allowed,
+                hidden,
+                conversations=others,
+                agents=settings.may_ask,
+                harnesses=harnesses,
             )
         # A skill's step and a briefing name few tools, and the work needs them.
         if allowed is None:
@@ -78,7 +85,13 @@ class LanePrompts:
             )
             hidden |= tools_to_hide(self._registry.canonical_names, with_jobs=jobs_have_room)
         return self._registry.view(
-            lane, allowed, hidden, short=True, conversations=others, agents=settings.may_ask
+            lane,
+            allowed,
+            hidden,
+            short=True,
+            conversations=others,
+            agents=settings.may_ask,
+            harnesses=harnesses,
         )
 
     def _unusable_skill_tools(self, hidden: frozenset[str]) -> frozenset[str]:

@@ -12,7 +12,13 @@ from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock
 from choir_common.lanes import is_edge, is_home
 from choir_common.wire.config import AgentSettings, Budgets
-from choir_common.wire.rpc import AwaitedLock, McpServerStatus, ModelInUse, StatusRequest
+from choir_common.wire.rpc import (
+    AwaitedLock,
+    HarnessStatus,
+    McpServerStatus,
+    ModelInUse,
+    StatusRequest,
+)
 
 
 class LaneStateRecorder(Protocol):
@@ -33,6 +39,12 @@ class McpServerSource(Protocol):
     def statuses(self) -> tuple[McpServerStatus, ...]: ...
 
 
+class HarnessSource(Protocol):
+    """Source of the states of the harnesses."""
+
+    def statuses(self) -> tuple[HarnessStatus, ...]: ...
+
+
 class LaneStatusDescriber:
     """Builder of status reports from the log and the current settings."""
 
@@ -44,9 +56,10 @@ class LaneStatusDescriber:
         outages: OutageTracker,
         locks: LockWaits,
         mcp_servers: McpServerSource,
+        harnesses: HarnessSource,
         clock: Clock,
     ) -> None:
-        self._mcp_servers = mcp_servers
+        self._mcp_servers, self._harnesses = mcp_servers, harnesses
         self._session = session
         self._settings = settings
         self._locks = locks
@@ -69,6 +82,7 @@ class LaneStatusDescriber:
             model=_model_in_use(settings, lane),
             lock_waits=self._locks.waits_of(lane),
             mcp_servers=self._mcp_servers.statuses() if is_home(lane) else (),
+            harnesses=self._harnesses.statuses() if is_home(lane) else (),
         )
 
 

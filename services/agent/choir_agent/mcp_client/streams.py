@@ -18,34 +18,14 @@ from mcp.shared.message import SessionMessage
 from choir_agent.mcp_client.faults import McpServerError
 from choir_agent.tools.call_launcher_client import StartedCall
 from choir_agent.tools.program_runner import Program, ProgramRunner
-from choir_agent.tools.streams import StreamSink, output_pipe
-from choir_common.escape_text import escape_hidden
+from choir_agent.tools.streams import StderrText, output_pipe
 
 MAX_MESSAGE_BYTES = 8_000_000
-MAX_STDERR_CHARS = 300
 END_WITHIN_S = 1.0
 
 Incoming = SessionMessage | Exception
 ReadStream = MemoryObjectReceiveStream[Incoming]
 WriteStream = MemoryObjectSendStream[SessionMessage]
-
-
-class StderrText(StreamSink):
-    """The end of what a program writes to standard error."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._end = bytearray()
-
-    def data_received(self, data: bytes) -> None:
-        """Keep the end of the data that arrived."""
-        self._end += data
-        del self._end[: -4 * MAX_STDERR_CHARS]
-
-    def text(self) -> str:
-        """Return the last characters as one line without control characters."""
-        text = " ".join(self._end.decode("utf-8", "replace").split())
-        return escape_hidden(text[-MAX_STDERR_CHARS:], keep="")
 
 
 class ProgramStreams:

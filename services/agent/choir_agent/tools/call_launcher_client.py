@@ -99,6 +99,7 @@ class CallLauncherClient:
 
     async def _connect(self) -> socket.socket:
         """Connect to the launcher, and log what it misses on this host. Raises OSError."""
+        is_inherited = self._inherited is not None
         if self._inherited is None:
             connection = _start_launcher()
         elif self._inherited >= 0:
@@ -116,6 +117,13 @@ class CallLauncherClient:
         except (OSError, ValueError) as error:
             connection.close()
             raise OSError(errno.ECONNREFUSED, f"cannot start tool calls: {error!r}") from error
+        except asyncio.CancelledError:
+            # There is only one launcher to inherit: the next call waits for its line again.
+            if is_inherited:
+                self._inherited = connection.detach()
+            else:
+                connection.close()
+            raise
         if self.missing:
             log.warning("this host lacks walls around tool calls", missing=self.missing)
         self._connection = connection

@@ -28,7 +28,7 @@ TOOL_DIRS = ("global", "agent")
 IMAGE_ROOT = PurePosixPath("/choir")
 MAX_MANIFEST_BYTES = 256_000
 MAX_TOOLS = 200
-RESERVED_PREFIXES = ("choir.", "mcp.")
+RESERVED_PREFIXES = ("choir.", "mcp.", "harness.")
 
 
 class _InvalidManifest(Exception):

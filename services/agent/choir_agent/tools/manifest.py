@@ -56,6 +56,8 @@ class RuntimeView:
     """Which lanes may use it."""
     during_jobs: bool = False
     """Whether the edge lane may use it while a core job runs."""
+    harness: str = ""
+    """The harness for whose jobs alone Choir makes the call itself; no model is offered it."""
     in_skills: bool = False
     """Whether it is allowed in every state of a skill (skill transitions, a core job's reports)."""
     exposure: Exposure = "both"

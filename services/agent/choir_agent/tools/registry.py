@@ -1,6 +1,6 @@
 """Registry of all tools of an agent: lookup by name, views for models, input validation.
 
-Only the tools of MCP servers change while the agent runs (`replace_tools`).
+Only the tools of MCP servers and of harnesses change while the agent runs (`replace_tools`).
 
 OpenAI's function names may not contain dots, so the model sees `choir_fs_read`. A table maps it back;
 underscores cannot be replaced blindly because canonical names contain them, too.
@@ -14,6 +14,7 @@ import orjson
 
 from choir_agent.tools.agent_argument import offer_agents
 from choir_agent.tools.conversation_argument import Destinations, offer_destinations
+from choir_agent.tools.harness_argument import HarnessOffers, offer_harnesses
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.model_view import model_name, model_view
 from choir_agent.tools.short_tools import shorten_manifest
@@ -77,22 +78,24 @@ class ToolRegistry:
         short: bool = False,
         conversations: Destinations = (),
         agents: tuple[str, ...] = (),
+        harnesses: HarnessOffers = (),
     ) -> bytes:
         """Return a lane's tools as a JSON list for the model; the same arguments give identical bytes.
 
         `allowed` (canonical names) restricts the list to a skill state's tools and the tools that
         are allowed in every state. `hidden` ones are always omitted: they cannot work at present.
         With `short`, descriptions and parameters are those for a small context window. `conversations` are
-        the other ones to which messages may be sent, `agents` those that may be asked.
+        the other ones to which messages may be sent, `agents` those that may be asked, and `harnesses` those
+        that may do core jobs.
         """
-        key = (is_edge(lane), short, allowed, hidden, conversations, agents)
+        key = (is_edge(lane), short, allowed, hidden, conversations, agents, harnesses)
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
                 # Dictionaries keep insertion order: this removes the oldest view.
                 self._views.pop(next(iter(self._views)))
             offered = [
-                offer_agents(offer_destinations(self._tools[name].manifest, conversations), agents)
+                _offer_names(self._tools[name].manifest, conversations, agents, harnesses)
                 for name in sorted(self._tools)
                 if name not in hidden and self.is_offered(name, lane, allowed)
             ]
@@ -108,7 +111,11 @@ class ToolRegistry:
             return False
         runtime = tool.manifest.runtime
         fits = runtime.lanes in ("both", "edge" if is_edge(lane) else "core")
-        return fits and (allowed is None or name in allowed or runtime.in_skills)
+        return (
+            fits
+            and not runtime.harness
+            and (allowed is None or name in allowed or runtime.in_skills)
+        )
 
     def canonical(self, name: str) -> str | None:
         """Return the canonical name for a canonical or model name, or None."""
@@ -151,6 +158,17 @@ class ToolRegistry:
             parameters = tool.manifest.llm.parameters
             validator = validators[name] = SchemaValidator(parameters, root="input")
         return [*validator.violations(arguments)]
+
+
+def _offer_names(
+    manifest: ToolManifest,
+    conversations: Destinations,
+    agents: tuple[str, ...],
+    harnesses: HarnessOffers,
+) -> ToolManifest:
+    """Return the manifest with the names that its arguments may have here."""
+    named = offer_agents(offer_destinations(manifest, conversations), agents)
+    return offer_harnesses(named, harnesses)
 
 
 def _names_of(names: Iterable[str]) -> dict[str, str]:

@@ -48,7 +48,7 @@ SHORT_TOOLS: Mapping[str, ShortTool] = {
     "choir.core.spawn": ShortTool(
         "Give long work to a core job, which knows only task_spec: write it complete. You are told when "
         "it ends.",
-        ("job_name", "task_spec"),
+        ("job_name", "task_spec", "harness"),
     ),
     "choir.email.check": ShortTool("List new mail.", ("since_date",)),
     "choir.email.receive": ShortTool(

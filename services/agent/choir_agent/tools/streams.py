@@ -10,8 +10,11 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from choir_common.escape_text import escape_hidden
+
 # How long to keep reading after the program has ended while another process keeps its output open.
 DRAIN_S = 0.2
+MAX_STDERR_CHARS = 300
 
 
 class StreamSink(asyncio.Protocol):
@@ -55,6 +58,24 @@ class OutputCapture(StreamSink):
             return bytes(self.start + self.end).decode("utf-8", "replace")
         head, tail = (bytes(part).decode("utf-8", "replace") for part in (self.start, self.end))
         return f"{head}\n… {self.missing} bytes left out …\n{tail}"
+
+
+class StderrText(StreamSink):
+    """The end of what a program writes to standard error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._end = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        """Keep the end of the data that arrived."""
+        self._end += data
+        del self._end[: -4 * MAX_STDERR_CHARS]
+
+    def text(self) -> str:
+        """Return the last characters as one line without control characters."""
+        text = " ".join(self._end.decode("utf-8", "replace").split())
+        return escape_hidden(text[-MAX_STDERR_CHARS:], keep="")
 
 
 @asynccontextmanager

@@ -107,6 +107,9 @@ def _uses(settings: AgentSettings) -> Iterator[_KeyUse]:
             yield _KeyUse(mcp_server.token_secret, "", _server(mcp_server.url))
         for name in mcp_server.secrets.values():
             yield _KeyUse(name, "mcp", "")
+    for harness in settings.harnesses.values():
+        for name in harness.secrets.values():
+            yield _KeyUse(name, "harness", "")
     if settings.email is not None:
         yield _KeyUse(settings.email.secret, "email", "")
     if settings.git_identity is not None:

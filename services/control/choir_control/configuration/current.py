@@ -27,6 +27,7 @@ from choir_common.wire.config import (
     WorkspaceLimits,
 )
 from choir_common.wire.config_parts import Budgets
+from choir_common.wire.harness_config import harnesses_of
 from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
 from choir_common.wire.messages import (
     ChannelTable,
@@ -153,6 +154,7 @@ class ConfigSnapshot:
             email=_named(config.email_accounts, session_bindings.email),
             search=_named(config.search, session_bindings.search),
             mcp=config.mcp.servers_of(agent_id),
+            harnesses=harnesses_of(config.harnesses, agent_id),
             skills=approved_hashes(config.skills, agent_id),
             limits=config.limits,
             workspace_limits=self.workspace_limits(session_bindings.workspace),

@@ -15,8 +15,9 @@ from choir_common.wire.channel_types import (
     types_with_reactions,
     types_with_webhook,
 )
-from choir_common.wire.config import AgentDefaults, Config, secret_references
+from choir_common.wire.config import AgentDefaults, Config
 from choir_common.wire.config_parts import MONEY_BUDGETS, AgentBudgets, Budgets
+from choir_common.wire.config_secrets import secret_references
 from choir_common.wire.trigger_config import WakeUpConfig
 from choir_control.configuration.agent_questions import find_question_faults
 from choir_control.configuration.groups import find_group_faults
@@ -53,6 +54,7 @@ def find_faults(config: Config) -> list[str]:
         *_prices(config),
         *_policy(config),
         *_mcp_and_skills(config),
+        *_harnesses(config),
         *_secrets(config),
     ]
 
@@ -133,6 +135,15 @@ def _mcp_and_skills(config: Config) -> Iterator[str]:
         for agent in skill.agents:
             if agent not in config.agents:
                 yield _unknown(f"skills.{name}.agents", agent, "agents", config.agents)
+
+
+def _harnesses(config: Config) -> Iterator[str]:
+    for name, harness in config.harnesses.items():
+        for agent in harness.agents:
+            if agent not in config.agents:
+                yield _unknown(f"harnesses.{name}.agents", agent, "agents", config.agents)
+        if harness.model is not None and harness.model not in config.models:
+            yield _unknown(f"harnesses.{name}.model", harness.model, "models", config.models)
 
 
 def _workspaces(config: Config) -> Iterator[str]:

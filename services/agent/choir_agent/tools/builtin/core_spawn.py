@@ -26,6 +26,8 @@ from choir_common.wire.prompt_marks import format_sent_line
 JOB_NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,40}$"
 MAX_TASK = 20_000
 MAX_BUNDLE_BYTES = 60_000
+HARNESS = "harness"
+"""The argument that names a harness; models are offered it only if there is one (`harness_argument`)."""
 
 _TEXTS: JsonObject = {
     "type": "array",
@@ -73,6 +75,7 @@ MANIFEST = ToolManifest(
                     "description": "JSON Schema of the result; default: plain text",
                 },
                 "verbosity": {"type": "string", "enum": ["quiet", "normal", "detailed"]},
+                HARNESS: {"type": "string", "maxLength": 24},
             },
             "required": ["job_name", "task_spec"],
             "additionalProperties": False,
@@ -165,6 +168,7 @@ class CoreSpawnTool:
             tool_constraints=self._constraints(arguments),
             output_schema=output_schema,
             verbosity=_verbosity(arguments),
+            harness=_harness(context, arguments),
             begun=self._time(context.settings),
         )
 
@@ -184,6 +188,17 @@ class CoreSpawnTool:
             sorted({usable[name.replace(".", "_")] for name in constraints.allowed_tools})
         )
         return constraints.model_copy(update={"allowed_tools": canonical_names})
+
+
+def _harness(context: CallContext, arguments: JsonObject) -> str:
+    """Return the harness that is to do the job; raises ToolFailed for an unharnesses one."""
+    name = str(arguments.get(HARNESS) or "")
+    harnesses = sorted(context.settings.harnesses) if context.settings else []
+    if name and name not in harnesses:
+        raise ToolFailed(
+            "no_such_harness", f"There is no harness {name!r}.", {"harnesses": [*harnesses]}
+        )
+    return name
 
 
 def _verbosity(arguments: JsonObject) -> Verbosity:

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request
 
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.routers import ServiceRouter
-from choir_common.wire.config import secret_references
 from choir_common.wire.config_api import (
     ApplyConfig,
     ConfigApplied,
@@ -22,6 +21,7 @@ from choir_common.wire.config_api import (
     WriteConfigText,
 )
 from choir_common.wire.config_schema import config_schema
+from choir_common.wire.config_secrets import secret_references
 from choir_common.wire.model import JsonObject
 from choir_common.wire.operator import Page
 from choir_control.agents.rollout.config_staging import ConfigStaging, StagedDifference

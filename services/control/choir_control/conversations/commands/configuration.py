@@ -5,7 +5,7 @@ fails.
 """
 
 from choir_common.errors import Conflict
-from choir_common.wire.config import secret_references
+from choir_common.wire.config_secrets import secret_references
 from choir_control.agents.rollout.config_staging import StagedDifference
 from choir_control.conversations.commands.context import RESULT_FOLLOWS, CommandContext
 from choir_control.conversations.commands.parser import result_recipient

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from choir_common.wire.config import Config, secret_references
+from choir_common.wire.config import Config
+from choir_common.wire.config_secrets import secret_references
 from choir_common.wire.model import JsonObject
 from choir_common.wire.telegram import ConnectTelegram, bot_id
 

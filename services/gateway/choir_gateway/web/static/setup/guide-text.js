@@ -3,8 +3,9 @@ import {addressOf} from "../app/router.js";
 
 export const GUIDES = [
   "web", "conversations", "people", "agents", "telegram", "discord", "slack", "matrix", "email", "whatsapp", "signal",
-  "webhook", "hooks", "jobs", "schedules", "memory", "providers", "local-models", "voice", "console", "openai", "mcp",
-  "mcp-server", "skills", "import", "administration", "docker", "config", "memory-abilities", "performance",
+  "webhook", "hooks", "jobs", "harnesses", "schedules", "memory", "providers", "local-models", "voice", "console",
+  "openai", "mcp", "mcp-server", "skills", "import", "administration", "docker", "config", "memory-abilities",
+  "performance",
 ];
 const PICTURE = /!\[[^\]]*\]\([^)\s]+\)/g;
 const LINK = /\[([^\]]*)\]\(([^)\s]+)\)/g;

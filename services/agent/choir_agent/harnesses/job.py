@@ -1,0 +1,338 @@
+"""A core job that a harness does: it yields the outputs of the lane instead of a model.
+
+The job stays a fold of the log (decision 17). What the harness asks for becomes the calls of an output, which
+the arbiter rules on and runs like those of a model; the result is the harness's answer. Its last message is
+the job's result. After a crash a new process continues the session, if the harness can.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, suppress
+
+import orjson
+import structlog
+
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.budgets.limits import BudgetExceeded
+from choir_agent.harnesses.acp_requests import PERMISSION
+from choir_agent.harnesses.calls import PROMPT, START, tool_prefix
+from choir_agent.harnesses.connection import HarnessCommand
+from choir_agent.harnesses.instructions import first_prompt, next_prompt, resume_prompt
+from choir_agent.harnesses.progress import ProgressReports
+from choir_agent.harnesses.spending import HarnessLimitReached, HarnessSpending
+from choir_agent.harnesses.updates import (
+    Asked,
+    HarnessError,
+    HarnessSession,
+    HarnessUsage,
+    PlanReport,
+    Said,
+    Step,
+    TurnOutcome,
+)
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_state import JobState
+from choir_agent.settings import SettingsSource
+from choir_agent.working_memory.working_memory import WorkingMemory
+from choir_common.ids import new_id
+from choir_common.wire.events import (
+    InjectedInstruction,
+    ModelOutput,
+    ProviderFields,
+    ToolCall,
+    ToolResultCommitted,
+)
+from choir_common.wire.model import JsonObject
+from choir_models.model import ModelFailed
+
+log = structlog.get_logger("choir.agent.harness")
+
+MAX_MESSAGE = 100_000
+"""Characters of a message that are kept."""
+CLOSE_WITHIN_S = 10.0
+
+
+class HarnessJob:
+    """One core job of a harness, in this process."""
+
+    def __init__(
+        self,
+        job: JobState,
+        *,
+        connector: HarnessCommand,
+        spending: HarnessSpending,
+        arbiter: Arbiter,
+        memory: WorkingMemory,
+        settings: SettingsSource,
+    ) -> None:
+        self._id, self._lane = job.turn_id, job.lane
+        self._name = job.briefing.harness
+        self._connector, self._spending = connector, spending
+        self._arbiter, self._memory, self._settings = arbiter, memory, settings
+        self._reports = ProgressReports(arbiter, job)
+        self._running = AsyncExitStack()
+        self._session: HarnessSession | None = None
+        self._session_id = _session_of(job)
+        self._resumes = bool(self._session_id)
+        self._call_id = ""
+        """The call of the last output."""
+        self._action = ""
+        """What the last output's call is for: `start`, `prompt`, or a request."""
+        self._request: Asked | None = None
+        self._message = ""
+        self._text = ""
+        """The newest prompt."""
+        self._read_rev = job.output.read_rev if job.output is not None else 0
+
+    async def think(self, job: JobState) -> None:
+        """Let the harness work until it asks for a call or ends its turn, and record that as an output.
+
+        Raises ModelFailed or BudgetExceeded; their messages are meant for the user.
+        """
+        try:
+            await self._advance(job)
+        except BudgetExceeded as error:
+            self._arbiter.record_refusal(self._lane, self._id, error)
+            raise
+        except HarnessError as error:
+            raise ModelFailed(error.message) from error
+
+    def explain(self, error: ModelFailed, lane: str) -> str:
+        """Return a message for the user about a failure."""
+        return f"The harness {self._name} failed: {error.message}."
+
+    def outage(self, lane: str) -> str:
+        """Return why it does not answer; it is not asked again, so nothing."""
+        return ""
+
+    async def close(self) -> None:
+        """End the harness: it is asked to cancel, and killed a moment later. Records what it used."""
+        try:
+            if self._session is not None:
+                with suppress(HarnessError, TimeoutError):
+                    await self._session.cancel()
+        finally:
+            self._session = None
+            try:
+                async with asyncio.timeout(CLOSE_WITHIN_S):
+                    await self._running.aclose()
+            except TimeoutError:
+                log.warning("a harness did not end in time", harness=self._name, job=self._id)
+            # A suspended job is continued: the harness then reports its usage as a whole.
+            if self._spending.is_open and not self._arbiter.is_suspending:
+                usage = await self._spending.settle_failed()
+                self._arbiter.commit(self._lane, usage)
+            await self._spending.close()
+
+    async def _advance(self, job: JobState) -> None:
+        if self._session is None and self._action != START:
+            self._ask_to_start(job)
+            return
+        result = self._result()
+        if self._action == START:
+            _check_permitted(result)
+            await self._start()
+            self._ask_to_prompt(job)
+            return
+        if self._action == PROMPT:
+            _check_permitted(result)
+            await self._prompt(job)
+        elif self._request is not None and result is not None:
+            await self._request.answer(result)
+        elif self._action == "":
+            self._ask_to_prompt(job)
+            return
+        self._request = None
+        await self._work()
+
+    def _ask_to_start(self, job: JobState) -> None:
+        config = self._connector.config
+        arguments: JsonObject = {"task": job.briefing.task_spec, "hosts": [*config.hosts]}
+        if self._session_id:
+            arguments["resumes"] = self._session_id
+        self._commit_call(f"{tool_prefix(self._name)}{START}", arguments, START)
+
+    async def _start(self) -> None:
+        session = await self._running.enter_async_context(self._connector.connect(self._id))
+        if self._resumes and not session.about.can_resume:
+            raise HarnessError(
+                "the agent was restarted while it worked, and it cannot continue a session; what it "
+                "has changed by then stays changed"
+            )
+        async with self._connector.start_limit():
+            self._session_id = await session.open(self._session_id)
+        self._session = session
+        log.info("harness started", harness=self._name, job=self._id, resumes=self._resumes)
+
+    def _ask_to_prompt(self, job: JobState) -> None:
+        """Record the next instruction: the log knows it, and the session, before the harness does."""
+        texts = [event.text for event in self._instructions()]
+        if self._resumes:
+            text = resume_prompt(texts)
+        elif not self._text:
+            text = first_prompt(job.briefing, texts)
+        else:
+            text = next_prompt(texts)
+        self._resumes = False
+        self._read_rev = self._arbiter.state.rev
+        self._text = text
+        self._commit_call(f"{tool_prefix(self._name)}{PROMPT}", {"text": text}, PROMPT)
+
+    async def _prompt(self, job: JobState) -> None:
+        state, budgets = self._arbiter.state, self._settings.current().settings.budgets
+        await self._spending.reserve(job, state, budgets)
+        if self._session is None:
+            raise HarnessError("it is not running")
+        await self._session.prompt(self._text)
+        self._message = ""
+
+    async def _work(self) -> None:
+        """Follow the harness until it asks for a call, or its turn ends."""
+        if self._session is None:
+            raise HarnessError("it is not running")
+        while True:
+            match await self._session.next_update():
+                case Said(text=text):
+                    self._message = (self._message + text)[-MAX_MESSAGE:]
+                    self._reports.say(self._message)
+                case Step() as step:
+                    # What follows a step is a new message.
+                    self._message = f"{self._message.rstrip()}\n\n" if self._message else ""
+                    self._reports.take_step(step)
+                case PlanReport() as plan:
+                    self._reports.show_plan(plan)
+                case HarnessUsage() as usage:
+                    self._note_usage(usage)
+                case Asked() as request:
+                    self._ask(request)
+                    return
+                case TurnOutcome() as end:
+                    await self._end_turn(end)
+                    return
+
+    def _note_usage(self, usage: HarnessUsage) -> None:
+        self._spending.note(usage, self._settings.current().settings.budgets)
+
+    def _ask(self, request: Asked) -> None:
+        own = f"{tool_prefix(self._name)}{PERMISSION}"
+        tool = own if request.tool == PERMISSION else request.tool
+        self._request = request
+        self._commit_call(tool, request.arguments, "request")
+
+    async def _end_turn(self, end: TurnOutcome) -> None:
+        if end.usage is not None:
+            self._note_usage(end.usage)
+        text = (end.text if end.reason == "end_turn" and end.text else self._message).strip()
+        output = await self._spending.settle(self._output(text, end.reason))
+        self._action = ""
+        match end.reason:
+            case "end_turn":
+                self._arbiter.commit(self._lane, output, more_follows=True)
+            case "max_tokens" | "max_turn_requests":
+                self._record_unusable(output)
+                words = f" It said: {text}" if text else ""
+                raise HarnessLimitReached(
+                    "usd_per_job",
+                    f"The harness {self._name} reached a limit of its own ({end.reason}).{words}",
+                )
+            case _:
+                self._record_unusable(output)
+                why = {
+                    "refusal": "it refused the task",
+                    "cancelled": "it ended its turn as cancelled, which nobody asked for",
+                }.get(end.reason, end.text or "it gave no reason")
+                raise ModelFailed(f"{why}; it said: {text}" if text else why)
+
+    def _record_unusable(self, output: ModelOutput) -> None:
+        # As a result it would complete the job; a call that is closed with the job does not.
+        call = ToolCall(
+            call_id=new_id("call"), tool=f"{tool_prefix(self._name)}{PROMPT}", arguments="{}"
+        )
+        self._arbiter.commit(
+            self._lane, output.model_copy(update={"tool_calls": (call,)}), more_follows=True
+        )
+
+    def _commit_call(self, tool: str, arguments: JsonObject, action: str) -> None:
+        self._call_id, self._action = new_id("call"), action
+        call = ToolCall(call_id=self._call_id, tool=tool, arguments=_json(arguments))
+        output = self._output("", "tool_calls").model_copy(update={"tool_calls": (call,)})
+        self._arbiter.commit(self._lane, output, more_follows=True)
+
+    def _output(self, text: str, reason: str) -> ModelOutput:
+        session = ProviderFields(
+            origin=f"harness:{self._name}", message={"session_id": self._session_id}
+        )
+        return ModelOutput(
+            turn_id=self._id,
+            text=text,
+            model=f"harness:{self._name}",
+            finish_reason=reason,
+            read_rev=self._read_rev,
+            provider_fields=session if self._session_id else None,
+        )
+
+    def _result(self) -> ToolResultCommitted | None:
+        """Return the result of the last output's call."""
+        results = (event.payload for event in self._events())
+        return next(
+            (
+                payload
+                for payload in results
+                if isinstance(payload, ToolResultCommitted) and payload.call_id == self._call_id
+            ),
+            None,
+        )
+
+    def _instructions(self) -> list[InjectedInstruction]:
+        """Return the instructions that no prompt contains."""
+        return [
+            event.payload
+            for event in self._events()
+            if isinstance(event.payload, InjectedInstruction) and event.rev > self._read_rev
+        ]
+
+    def _events(self) -> Iterator[CommittedEvent]:
+        window = self._memory.window(self._lane)
+        return iter(()) if window is None else window.events(self._arbiter.state.rev)
+
+
+class MissingHarness:
+    """A job whose harness is not in the settings any more: it ends."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    async def think(self, job: JobState) -> None:
+        """Raise ModelFailed."""
+        raise ModelFailed("config.json does not have it for this agent")
+
+    def explain(self, error: ModelFailed, lane: str) -> str:
+        """Return a message for the user about the failure."""
+        return f"The harness {self._name} failed: {error.message}."
+
+    def outage(self, lane: str) -> str:
+        """Return nothing."""
+        return ""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def _session_of(job: JobState) -> str:
+    """Return the id of the session that an earlier process has recorded, or an empty text."""
+    fields = job.output.provider_fields if job.output is not None else None
+    session = fields.message.get("session_id") if fields is not None else None
+    return session if isinstance(session, str) else ""
+
+
+def _check_permitted(result: ToolResultCommitted | None) -> None:
+    """Raise ModelFailed if Choir or a person did not permit a call."""
+    if result is None or result.status != "success":
+        output: JsonObject = {} if result is None else result.output
+        raise ModelFailed(
+            f"it may not be used: {output.get('message') or 'the call has no result'}"
+        )
+
+
+def _json(arguments: JsonObject) -> str:
+    return orjson.dumps(arguments).decode()
