@@ -41,6 +41,7 @@ COMMANDS = (
     CommandEntry("client", "Manage tokens for the OpenAI-compatible API and MCP."),
     CommandEntry("agent", "List, start and stop agents, and send instructions to them."),
     CommandEntry("mcp", "Manage MCP servers of agents, and offer an agent by MCP."),
+    CommandEntry("tool", "Write, check, try and list an agent's own tools."),
     CommandEntry("skill", "Add, list, show, approve and remove skill folders (SKILL.md)."),
     CommandEntry("model", "List language models, and select an agent's model."),
     CommandEntry("voice", "List voices, and select an agent's voice."),
