@@ -442,6 +442,15 @@ def test_a_tool_is_written_checked_tried_and_used_as_the_guide_says(
     assert outcome["tools"] == {"new": ["files.count"], "changed": ["text.count"], "gone": []}
     assert '"words":4' in shell.succeeds(*ask).replace(" ", "")
 
+    shell.succeeds("tool", "new", "main", "page.fetch", "--template", "http")
+    fetch = stack.home / "agents/main/tools/page_fetch/run.py"
+    fetch.write_text(fetch.read_text().replace("https://example.com", "http://10.1.2.3"))
+    fetched = json.loads(stack.run("tool", "try", "main", "page.fetch", "--json", check=False))
+    assert [made["decision"] for made in fetched["connections"]] == ["refused"], fetched
+    assert fetched["status"] == "error" and "10.1.2.3:80" in fetched["refusals"][0]
+    shutil.rmtree(fetch.parent)
+    fetch.parent.with_suffix(".json").unlink()
+
     manifest = program.parent.with_suffix(".json")
     good = manifest.read_text()
     manifest.write_text(good.replace("text.count", "choir_text.count"))
