@@ -52,5 +52,5 @@ def describe_fault(fault: ToolFault) -> str:
 def raise_refusals(head: str, report: ToolCheckReport) -> None:
     """Raise InvalidRequest with the faults with which an agent does not start, if there are any."""
     if report.refusals:
-        named = [describe_fault(fault) for fault in report.refusals[:MAX_NAMED_FAULTS]]
-        raise InvalidRequest(f"{head} {' '.join(named)}")
+        texts = [describe_fault(fault) for fault in report.refusals[:MAX_NAMED_FAULTS]]
+        raise InvalidRequest(f"{head} {' '.join(texts)}")

@@ -429,6 +429,9 @@ def test_a_tool_is_written_checked_tried_and_used_as_the_guide_says(
     [block] = re.findall(r"^```\n(choirctl tool.*?)```", guide, re.DOTALL | re.MULTILINE)
     commands = [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
     said = [shell.succeeds(*words) for words in commands]
+    assert shell.data("tool", "try", "main", "text.count")["differences"] == []
+    assert shell.data("tool", "check", "main")["faults"] == []
+    assert shell.data("tool", "list")["main"]["tools"][0]["name"] == "text.count"
     assert "errors. Tools that the agent loads: text.count" in said[1]
     assert "Result  success" in said[2] and '"words": 2' in said[3] and "ok" in said[5]
     ask = ("chat", "-m", '/tool text.count {"text": "three short words"}')
@@ -439,7 +442,7 @@ def test_a_tool_is_written_checked_tried_and_used_as_the_guide_says(
     program.write_text(program.read_text().replace("len(words)}", "len(words) + 1}"))
     shell.succeeds("tool", "new", "main", "files.count", "--template", "shell")
     [outcome] = shell.data("agent", "update", "main")["result"]["agents"]
-    assert outcome["tools"] == {"new": ["files.count"], "changed": ["text.count"], "gone": []}
+    assert outcome["tools"] == {"new": ["files.count"], "changed": ["text.count"], "removed": []}
     assert '"words":4' in shell.succeeds(*ask).replace(" ", "")
 
     shell.succeeds("tool", "new", "main", "page.fetch", "--template", "http")
@@ -462,7 +465,7 @@ def test_a_tool_is_written_checked_tried_and_used_as_the_guide_says(
     shutil.rmtree(program.parent)
     manifest.unlink()
     [outcome] = shell.data("agent", "update", "main")["result"]["agents"]
-    assert outcome["tools"] == {"new": [], "changed": [], "gone": ["text.count"]}
+    assert outcome["tools"] == {"new": [], "changed": [], "removed": ["text.count"]}
 
 
 def test_a_secret_is_set_listed_handed_on_and_deleted(shell: ChoirctlRunner) -> None:

@@ -111,7 +111,7 @@ async def test_tools_that_the_agent_would_not_load_leave_the_image_as_it_is(
         (folder / "tools" / name).unlink()
     changed = await build(forge)
     assert compare_tools(built.image, changed.image) == ToolChanges(
-        new=("dice.ro.ll",), gone=("dice.roll",)
+        new=("dice.ro.ll",), removed=("dice.roll",)
     )
 
 

@@ -29,7 +29,7 @@ class ToolFault(WireModel):
     file: str
     """Relative to the directory that was checked; empty for the directory itself."""
     line: int | None = None
-    """From 1; None where the file has no place for it."""
+    """From 1; None if the file has no lines."""
     level: FaultLevel = "refused"
     message: str
     advice: str = ""
@@ -38,7 +38,7 @@ class ToolFault(WireModel):
     """Name of the tool, or that of its manifest's file."""
 
 
-class CheckedTool(WireModel):
+class LoadableTool(WireModel):
     """A tool that the agent's loader accepts."""
 
     name: str
@@ -56,7 +56,7 @@ class CheckedTool(WireModel):
 class ToolCheckReport(WireModel):
     """The tools of a directory, and every fault."""
 
-    tools: tuple[CheckedTool, ...] = ()
+    tools: tuple[LoadableTool, ...] = ()
     faults: tuple[ToolFault, ...] = ()
 
     @property

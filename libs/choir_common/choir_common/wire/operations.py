@@ -51,10 +51,10 @@ class ToolChanges(WireModel):
     new: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     """Manifest, program, or another file of the tool."""
-    gone: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        parts = (("new", self.new), ("changed", self.changed), ("gone", self.gone))
+        parts = (("new", self.new), ("changed", self.changed), ("removed", self.removed))
         return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts if names)
 
 
@@ -69,7 +69,7 @@ class AgentOutcome(WireModel):
     reason: str = ""
     """Why it failed or was skipped."""
     tools: ToolChanges | None = None
-    """What the update changed of the tools; None where nothing changed, or where that is not known."""
+    """What the update changed of the tools; None if nothing changed, or if that is not known."""
     warnings: tuple[str, ...] = ()
 
 

@@ -54,9 +54,10 @@ def new_tool(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a small working tool into an agent's folder: manifest, program and test case.
+    """Write a small working tool into an agent's folder.
 
-    Nothing is overwritten. The agent has the tool after `agent update`.
+    It has a manifest, a program and a test case. Nothing is overwritten. The agent has the tool after
+    `agent update`.
     """
     files = _tools(ctx, home).create(agent, name, template)
     steps = [
@@ -115,10 +116,10 @@ def try_tool(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one call of a tool behind the walls of a real call, and show what happens.
+    """Run one call of a tool behind the walls of a real call.
 
-    There is no session, and nothing is logged; what the tool writes stays. Exits 1 if the call fails, or
-    if the output is not what the test case expects.
+    Shows result, standard error, and what was refused. There is no session, and nothing is logged; what
+    the tool writes stays. Exits 1 if the call fails, or if the output is not what the test case expects.
     """
     place = find_target(ctx, home, url)
     expected: JsonObject = {}
@@ -142,7 +143,7 @@ def try_tool(
 def list_tools(
     ctx: typer.Context, agent: OptionalAgentId = None, home: Home = None, as_json: AsJson = False
 ) -> None:
-    """List the tools in the agents' folders, and which of them the agent would load."""
+    """List the tools in the agents' folders, and broken ones."""
     local = _tools(ctx, home)
     folders = {name: local.folder(name) for name in ([agent] if agent else local.agents)}
     reports = {name: check_folder(path) for name, path in folders.items() if path.is_dir()}

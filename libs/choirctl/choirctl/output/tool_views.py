@@ -28,8 +28,8 @@ def trial_lines(trial: ToolTrial) -> Iterator[str]:
         yield "Standard error"
         # A mark before each line: no line of a tool can pass for one of ours.
         yield from (f"│ {escape_hidden(line, keep=chr(9))}" for line in trial.stderr.splitlines())
-    for made in trial.connections:
-        yield f"Network {made.host}:{made.port}: {made.decision}, {made.connections} connections"
+    for contact in trial.connections:
+        yield f"Network {contact.host}:{contact.port}: {contact.decision}, {contact.connections} connections"
     for refusal in trial.refusals:
         yield f"Refused {escape_hidden(refusal)}"
     if trial.secrets_left_out:

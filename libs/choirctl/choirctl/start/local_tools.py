@@ -56,7 +56,7 @@ class LocalTools:
         """
         top, stem = self.folder(agent), folder_name(name)
         _check_name(name)
-        own, manifest, chosen = top / stem, top / f"{stem}.json", TEMPLATES[template]
+        own, manifest, parts = top / stem, top / f"{stem}.json", TEMPLATES[template]
         if manifest.exists():
             raise Conflict(f"{manifest} exists; choose another name.")
         top.mkdir(parents=True, exist_ok=True)
@@ -64,14 +64,14 @@ class LocalTools:
             own.mkdir()
         except FileExistsError:
             raise Conflict(f"{own} exists; choose another name.") from None
-        program, test = own / chosen.program, own / TEST_FILE
+        program, test = own / parts.program, own / TEST_FILE
         try:
-            program.write_text(chosen.text)
+            program.write_text(parts.text)
             program.chmod(0o755)
-            test.write_text(test_case_text(chosen))
+            test.write_text(test_case_text(parts))
             # Last: without it there is no tool. x: another one may have been written meanwhile.
             with manifest.open("x") as file:
-                file.write(manifest_text(chosen, name, stem))
+                file.write(manifest_text(parts, name, stem))
         except FileExistsError:
             shutil.rmtree(own)
             raise Conflict(f"{manifest} exists; choose another name.") from None

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from choir_agent.tools.external_loader import (
     IMAGE_TOOLS,
-    FoundTools,
-    LoadFault,
-    ToolDirectory,
+    ToolRefusal,
+    ToolScan,
+    ToolSource,
     find_external_tools,
     image_directories,
 )
@@ -21,7 +21,7 @@ from choir_agent.tools.program_runner import ProgramRunner
 from choir_common.json_places import line_of
 from choir_common.plain_paths import find_path_fault
 from choir_common.wire.local_tools import (
-    CheckedTool,
+    LoadableTool,
     ToolCheckReport,
     ToolCheckRequest,
     ToolFault,
@@ -38,12 +38,12 @@ def check_tools(request: ToolCheckRequest) -> ToolCheckReport:
         directories, faults = image_directories(top), []
     else:
         # A folder's tools are the agent's own ones in the image.
-        directories = (ToolDirectory(top, top, IMAGE_TOOLS / "agent"),)
+        directories = (ToolSource(top, top, IMAGE_TOOLS / "agent"),)
         faults = [*_folder_faults(top)]
-    found = find_external_tools(directories, (), ProgramRunner(top, os.devnull))
-    faults += [_describe(fault, top) for fault in found.faults]
-    faults += [*_warnings(found, top)]
-    tools = tuple(_checked(found, name, top) for name in sorted(found.tools))
+    scan = find_external_tools(directories, (), ProgramRunner(top, os.devnull))
+    faults += [_describe(fault, top) for fault in scan.faults]
+    faults += [*_warnings(scan, top)]
+    tools = tuple(_loadable(scan, name, top) for name in sorted(scan.tools))
     return ToolCheckReport(tools=tools, faults=tuple(sorted(faults, key=_place)))
 
 
@@ -84,7 +84,7 @@ def _file_fault(path: Path, relative: str) -> ToolFault | None:
     return None
 
 
-def _describe(fault: LoadFault, top: Path) -> ToolFault:
+def _describe(fault: ToolRefusal, top: Path) -> ToolFault:
     return ToolFault(
         file=_relative(fault.file, top),
         line=_line(fault.file, fault.place),
@@ -113,8 +113,8 @@ def _line(file: Path, place: tuple[str | int, ...]) -> int | None:
     return line_of(text, place)
 
 
-def _warnings(found: FoundTools, top: Path) -> Iterator[ToolFault]:
-    for name, (file, read) in found.manifests.items():
+def _warnings(scan: ToolScan, top: Path) -> Iterator[ToolFault]:
+    for name, (file, read) in scan.manifests.items():
         for field, message in _contradictions(read.runtime):
             yield ToolFault(
                 file=_relative(file, top),
@@ -137,9 +137,9 @@ def _contradictions(runtime: RuntimeSection) -> Iterator[tuple[str, str]]:
         yield "side_effect", "a tool with network usually has `read` or `external`"
 
 
-def _checked(found: FoundTools, name: str, top: Path) -> CheckedTool:
-    tool, (file, read) = found.tools[name], found.manifests[name]
-    return CheckedTool(
+def _loadable(scan: ToolScan, name: str, top: Path) -> LoadableTool:
+    tool, (file, read) = scan.tools[name], scan.manifests[name]
+    return LoadableTool(
         name=name,
         description=read.llm.description,
         file=_relative(file, top),

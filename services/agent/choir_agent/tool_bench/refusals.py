@@ -32,9 +32,9 @@ def list_refusals(
 
 
 def _connections(connections: Sequence[HostConnections]) -> Iterator[str]:
-    for made in connections:
-        if reason := _REASONS.get(made.decision):
-            yield f"{made.host}:{made.port} {reason}."
+    for contact in connections:
+        if reason := _REASONS.get(contact.decision):
+            yield f"{contact.host}:{contact.port} {reason}."
 
 
 def _limits(trial: ToolTrial) -> Iterator[str]:

@@ -38,7 +38,7 @@ EXEC_PATH = ("runtime", "exec_path")
 
 
 @dataclass(frozen=True, slots=True)
-class ToolDirectory:
+class ToolSource:
     """A directory with manifests; in the image it is `image_path`."""
 
     path: Path
@@ -48,7 +48,7 @@ class ToolDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadFault:
+class ToolRefusal:
     """Why the agent does not start with a file."""
 
     file: Path
@@ -62,18 +62,18 @@ class LoadFault:
 
 
 @dataclass(slots=True)
-class FoundTools:
+class ToolScan:
     """The valid tools by name, the manifests they come from, and the faults of the others."""
 
     tools: dict[str, ExternalTool] = field(default_factory=dict)
     manifests: dict[str, tuple[Path, ToolManifestFile]] = field(default_factory=dict)
-    faults: list[LoadFault] = field(default_factory=list)
+    faults: list[ToolRefusal] = field(default_factory=list)
 
 
 class _InvalidTool(Exception):
     """An invalid tool, with its faults."""
 
-    def __init__(self, *faults: LoadFault) -> None:
+    def __init__(self, *faults: ToolRefusal) -> None:
         super().__init__()
         self.faults = faults
 
@@ -85,43 +85,43 @@ def load_external_tools(
 
     Raises StartupError with the file, the field and the reason if a tool is invalid.
     """
-    found = find_external_tools(image_directories(choir_dir), reserved_names, children)
-    if found.faults:
-        first = found.faults[0].file
-        reasons = [str(fault) for fault in found.faults if fault.file == first]
+    scan = find_external_tools(image_directories(choir_dir), reserved_names, children)
+    if scan.faults:
+        first = scan.faults[0].file
+        reasons = [str(fault) for fault in scan.faults if fault.file == first]
         raise StartupError(f"Invalid tool {first}: {'; '.join(reasons[:MAX_REPORTED_FAULTS])}.")
-    return [found.tools[name] for name in sorted(found.tools)]
+    return [scan.tools[name] for name in sorted(scan.tools)]
 
 
-def image_directories(choir_dir: Path) -> tuple[ToolDirectory, ...]:
+def image_directories(choir_dir: Path) -> tuple[ToolSource, ...]:
     """Return the directories of an image, in the order in which they are read."""
     top = choir_dir / "tools"
-    return tuple(ToolDirectory(top / name, top, IMAGE_TOOLS / name) for name in TOOL_DIRS)
+    return tuple(ToolSource(top / name, top, IMAGE_TOOLS / name) for name in TOOL_DIRS)
 
 
 def find_external_tools(
-    directories: Sequence[ToolDirectory], reserved_names: Collection[str], children: ProgramRunner
-) -> FoundTools:
+    directories: Sequence[ToolSource], reserved_names: Collection[str], children: ProgramRunner
+) -> ToolScan:
     """Return the valid tools of all directories, and every fault. Blocks."""
-    found = FoundTools()
+    scan = ToolScan()
     for directory in directories:
-        _read_directory(directory, children, found)
-    if len(found.tools) > MAX_TOOLS:
-        reason = f"contains {len(found.tools)} tools; the limit is {MAX_TOOLS}"
-        found.faults.append(LoadFault(directories[0].top, reason))
-    _check_names(found, reserved_names)
-    _check_offline_support(found)
-    return found
+        _read_directory(directory, children, scan)
+    if len(scan.tools) > MAX_TOOLS:
+        reason = f"contains {len(scan.tools)} tools; the limit is {MAX_TOOLS}"
+        scan.faults.append(ToolRefusal(directories[0].top, reason))
+    _check_names(scan, reserved_names)
+    _check_offline_support(scan)
+    return scan
 
 
-def _read_directory(directory: ToolDirectory, children: ProgramRunner, found: FoundTools) -> None:
+def _read_directory(directory: ToolSource, children: ProgramRunner, scan: ToolScan) -> None:
     own: dict[str, Path] = {}
     try:
         files = sorted(path for path in directory.path.iterdir() if path.suffix == ".json")
     except FileNotFoundError:
         return
     except OSError as error:
-        found.faults.append(LoadFault(directory.path, f"cannot be read: {error.strerror}"))
+        scan.faults.append(ToolRefusal(directory.path, f"cannot be read: {error.strerror}"))
         return
     for path in files:
         try:
@@ -129,21 +129,21 @@ def _read_directory(directory: ToolDirectory, children: ProgramRunner, found: Fo
             name = read.llm.name
             if name in own:
                 reason = f"{own[name].name} and {path.name} have the name {name!r}"
-                raise _InvalidTool(LoadFault(path, reason, NAME))
+                raise _InvalidTool(ToolRefusal(path, reason, NAME))
             own[name] = path
-            found.tools[name] = _make_tool(path, directory, read, children)
-            found.manifests[name] = (path, read)
+            scan.tools[name] = _make_tool(path, directory, read, children)
+            scan.manifests[name] = (path, read)
         except _InvalidTool as error:
-            found.faults += error.faults
+            scan.faults += error.faults
         except OSError as error:
-            found.faults.append(LoadFault(path, f"cannot be read: {error.strerror}"))
+            scan.faults.append(ToolRefusal(path, f"cannot be read: {error.strerror}"))
 
 
 def _read_manifest(path: Path) -> ToolManifestFile:
     """Return a valid manifest; raises _InvalidTool and OSError."""
     text = path.read_bytes()
     if len(text) > MAX_MANIFEST_BYTES:
-        raise _InvalidTool(LoadFault(path, f"file: larger than {MAX_MANIFEST_BYTES} bytes"))
+        raise _InvalidTool(ToolRefusal(path, f"file: larger than {MAX_MANIFEST_BYTES} bytes"))
     try:
         read = ToolManifestFile.model_validate_json(text)
     except ValidationError as error:
@@ -151,25 +151,25 @@ def _read_manifest(path: Path) -> ToolManifestFile:
     seen = model_name(read.llm.name)
     for prefix in RESERVED_PREFIXES:
         if seen.startswith(model_name(prefix)):
-            raise _InvalidTool(LoadFault(path, f"the prefix `{prefix}` is reserved", NAME))
+            raise _InvalidTool(ToolRefusal(path, f"the prefix `{prefix}` is reserved", NAME))
     if read.llm.parameters.get("type") != "object":
-        raise _InvalidTool(LoadFault(path, "must be a schema of type object", PARAMETERS))
+        raise _InvalidTool(ToolRefusal(path, "must be a schema of type object", PARAMETERS))
     if fault := find_schema_fault(read.llm.parameters):
-        raise _InvalidTool(LoadFault(path, fault, PARAMETERS))
+        raise _InvalidTool(ToolRefusal(path, fault, PARAMETERS))
     return read
 
 
-def _faults(path: Path, error: ValidationError) -> list[LoadFault]:
+def _faults(path: Path, error: ValidationError) -> list[ToolRefusal]:
     return [
-        LoadFault(path, error_message(fault), fault["loc"])
+        ToolRefusal(path, error_message(fault), fault["loc"])
         if fault["loc"]
-        else LoadFault(path, f"{error_path(fault, 'file')}: {error_message(fault)}")
+        else ToolRefusal(path, f"{error_path(fault, 'file')}: {error_message(fault)}")
         for fault in error.errors(include_input=False, include_url=False)
     ]
 
 
 def _make_tool(
-    path: Path, directory: ToolDirectory, read: ToolManifestFile, children: ProgramRunner
+    path: Path, directory: ToolSource, read: ToolManifestFile, children: ProgramRunner
 ) -> ExternalTool:
     executable = _executable(path, directory, read.runtime.exec_path)
     digest = hashlib.sha256(executable.read_bytes()).hexdigest()
@@ -178,7 +178,7 @@ def _make_tool(
     )
 
 
-def _executable(manifest: Path, directory: ToolDirectory, exec_path: str | None) -> Path:
+def _executable(manifest: Path, directory: ToolSource, exec_path: str | None) -> Path:
     """Return the executable's real path, which must be inside the tools' directory after resolving links."""
     if exec_path is None:
         path = manifest.with_suffix("")
@@ -191,12 +191,12 @@ def _executable(manifest: Path, directory: ToolDirectory, exec_path: str | None)
     # A symlink must not lead to a program outside the image.
     real = path.resolve()
     if not real.is_relative_to(directory.top.resolve()):
-        raise _InvalidTool(LoadFault(manifest, f"{path} is outside {directory.top}", EXEC_PATH))
+        raise _InvalidTool(ToolRefusal(manifest, f"{path} is outside {directory.top}", EXEC_PATH))
     if not real.is_file():
-        raise _InvalidTool(LoadFault(manifest, f"the file {path} does not exist", EXEC_PATH))
+        raise _InvalidTool(ToolRefusal(manifest, f"the file {path} does not exist", EXEC_PATH))
     if not os.access(real, os.X_OK):
         reason = f"{path} is not executable (chmod +x)"
-        raise _InvalidTool(LoadFault(manifest, reason, EXEC_PATH))
+        raise _InvalidTool(ToolRefusal(manifest, reason, EXEC_PATH))
     return real
 
 
@@ -238,21 +238,21 @@ def _data_flow(runtime: RuntimeSection) -> DataFlow:
     )
 
 
-def _check_names(found: FoundTools, reserved_names: Collection[str]) -> None:
+def _check_names(scan: ToolScan, reserved_names: Collection[str]) -> None:
     # Different names may have the same model name: `a.b_c` and `a.b.c` are both `a_b_c`.
     names_by_model_name = {model_name(name): name for name in reserved_names}
-    for name, (file, _) in found.manifests.items():
+    for name, (file, _) in scan.manifests.items():
         other = names_by_model_name.setdefault(model_name(name), name)
         if other != name:
             reason = (
                 f"{name!r} and {other!r} have the same model name {model_name(name)}. Rename one"
             )
-            found.faults.append(LoadFault(file, reason, NAME))
+            scan.faults.append(ToolRefusal(file, reason, NAME))
 
 
-def _check_offline_support(found: FoundTools) -> None:
+def _check_offline_support(scan: ToolScan) -> None:
     """Check once that this kernel can keep a program offline; otherwise each call would fail."""
-    offline = [name for name, tool in found.tools.items() if not tool.manifest.runtime.network]
+    offline = [name for name, tool in scan.tools.items() if not tool.manifest.runtime.network]
     if not offline or seccomp.is_supported(Kernel()):
         return
     reason = (
@@ -260,4 +260,4 @@ def _check_offline_support(found: FoundTools) -> None:
         "access. Run the agent on Linux with seccomp (x86_64 or aarch64), or set "
         "`network: true` in the manifests"
     )
-    found.faults.append(LoadFault(found.manifests[offline[0]][0], reason, ("runtime", "network")))
+    scan.faults.append(ToolRefusal(scan.manifests[offline[0]][0], reason, ("runtime", "network")))

@@ -52,7 +52,7 @@ def compare_tools(before: Image | None, after: Image) -> ToolChanges | None:
     return ToolChanges(
         new=tuple(sorted(new.keys() - old.keys())),
         changed=tuple(sorted(name for name in new.keys() & old.keys() if new[name] != old[name])),
-        gone=tuple(sorted(old.keys() - new.keys())),
+        removed=tuple(sorted(old.keys() - new.keys())),
     )
 
 

@@ -248,7 +248,7 @@ def _agent_routers(services: ControlServices) -> Sequence[APIRouter]:
         ),
         operation_routes(services.operations),
         rollout_routes(services.rollout),
-        tool_routes(services.tool_trials),
+        tool_routes(services.make_tool_trials()),
         workspace_routes(sessions.workspaces),
     )
 

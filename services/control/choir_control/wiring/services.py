@@ -118,7 +118,6 @@ class ControlServices:
         self.persons = self._make_person_eraser()
         self.telegram = self._make_telegram_connector()
         self.rollout = self._make_rollout()
-        self.tool_trials = self._make_tool_trials()
         self.approvals = self._make_approvals()
         self.overview = self._make_overview()
         self.inbox = self._make_inbox()
@@ -320,7 +319,8 @@ class ControlServices:
         )
         return UpdateService(self.configuration, updater, self.operations)
 
-    def _make_tool_trials(self) -> ToolTrialService:
+    def make_tool_trials(self) -> ToolTrialService:
+        """Return the service that runs single calls of tools for operators."""
         return ToolTrialService(
             settings=self.settings,
             configuration=self.configuration,

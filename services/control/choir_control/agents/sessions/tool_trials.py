@@ -3,7 +3,7 @@
 import asyncio
 
 from choir_common.errors import NotFound, Unavailable
-from choir_common.wire.local_tools import CheckedTool, ToolTrial, ToolTrialOrder, TryTool
+from choir_common.wire.local_tools import LoadableTool, ToolTrial, ToolTrialOrder, TryTool
 from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.runtimes.port import AgentRuntime, LaunchSpec
 from choir_control.agents.sessions.launch import make_workspace
@@ -46,7 +46,7 @@ class ToolTrialService:
         defaults = self._configuration.current.agent(agent_id).defaults
         async with self._build_service.staged(agent_id) as choir_dir:
             report = await self._tools.read(agent_id, choir_dir)
-            found = _find(report.tools, agent_id, tool)
+            entry = _find(report.tools, agent_id, tool)
             spec = LaunchSpec.for_trial(
                 agent_id,
                 workspace=await asyncio.to_thread(make_workspace, config, defaults.workspace),
@@ -64,7 +64,7 @@ class ToolTrialService:
                 workspace_limits=config.workspaces[defaults.workspace].limits,
             )
             text = await self._runtime.run_trial(
-                spec, order.model_dump_json().encode(), found.timeout_ms / 1000 + MARGIN_S
+                spec, order.model_dump_json().encode(), entry.timeout_ms / 1000 + MARGIN_S
             )
         try:
             return ToolTrial.model_validate_json(text)
@@ -72,7 +72,7 @@ class ToolTrialService:
             raise Unavailable("The trial ended without a report; see choird's log.") from None
 
 
-def _find(tools: tuple[CheckedTool, ...], agent_id: str, name: str) -> CheckedTool:
+def _find(tools: tuple[LoadableTool, ...], agent_id: str, name: str) -> LoadableTool:
     for tool in tools:
         if tool.name == name:
             return tool
