@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest, Unavailable
-from choir_common.wire.local_tools import ToolCheckReport, ToolCheckRequest, ToolFault
+from choir_common.wire.local_tools import ToolCheckReport, ToolCheckRequest, ToolFinding
 
 PROGRAM = (sys.executable, "-I", "-m", "choir_agent.tool_bench", "check")
 TIMEOUT_S = 120.0
@@ -42,7 +42,7 @@ def run_tool_check(request: ToolCheckRequest) -> ToolCheckReport:
         raise Unavailable(f"The check of the tools failed: {reason or done.returncode}.") from None
 
 
-def describe_fault(fault: ToolFault) -> str:
+def describe_fault(fault: ToolFinding) -> str:
     """Return a fault as `file:line: message`, with what to do."""
     place = f"{fault.file}:{fault.line}" if fault.line else fault.file
     advice = f" {fault.advice}" if fault.advice else ""

@@ -11,7 +11,7 @@ from choir_agent.tool_bench.check import check_tools
 from choir_agent.tools.external_loader import load_external_tools
 from choir_agent.tools.program_runner import ProgramRunner
 from choir_common.errors import StartupError
-from choir_common.wire.local_tools import ToolCheckRequest, ToolFault, ToolTrial, ToolTrialOrder
+from choir_common.wire.local_tools import ToolCheckRequest, ToolFinding, ToolTrial, ToolTrialOrder
 from choirctl.start.tool_templates import TEMPLATES, TemplateName, manifest_text
 
 
@@ -35,7 +35,7 @@ class Folder:
         manifest.write_text(manifest_text(TEMPLATES[template], name, folder.name))
         return manifest
 
-    def faults(self) -> list[ToolFault]:
+    def faults(self) -> list[ToolFinding]:
         return [*check_tools(ToolCheckRequest(directory=str(self.path))).faults]
 
     def run(self, name: str, **inputs: str) -> ToolTrial:

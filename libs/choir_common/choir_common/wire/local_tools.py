@@ -23,7 +23,7 @@ class ToolCheckRequest(WireModel):
     image: bool = False
 
 
-class ToolFault(WireModel):
+class ToolFinding(WireModel):
     """What is wrong with a file of a tool."""
 
     file: str
@@ -57,10 +57,10 @@ class ToolCheckReport(WireModel):
     """The tools of a directory, and every fault."""
 
     tools: tuple[LoadableTool, ...] = ()
-    faults: tuple[ToolFault, ...] = ()
+    faults: tuple[ToolFinding, ...] = ()
 
     @property
-    def refusals(self) -> tuple[ToolFault, ...]:
+    def refusals(self) -> tuple[ToolFinding, ...]:
         """Return the faults with which the agent does not start."""
         return tuple(fault for fault in self.faults if fault.level == "refused")
 

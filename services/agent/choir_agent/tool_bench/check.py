@@ -24,7 +24,7 @@ from choir_common.wire.local_tools import (
     LoadableTool,
     ToolCheckReport,
     ToolCheckRequest,
-    ToolFault,
+    ToolFinding,
 )
 from choir_common.wire.repository_files import RuntimeSection
 
@@ -47,11 +47,11 @@ def check_tools(request: ToolCheckRequest) -> ToolCheckReport:
     return ToolCheckReport(tools=tools, faults=tuple(sorted(faults, key=_place)))
 
 
-def _place(fault: ToolFault) -> tuple[str, int]:
+def _place(fault: ToolFinding) -> tuple[str, int]:
     return fault.file, fault.line or 0
 
 
-def _folder_faults(top: Path) -> Iterator[ToolFault]:
+def _folder_faults(top: Path) -> Iterator[ToolFinding]:
     """Yield what no build of an image accepts, and files that others can change."""
     for directory, names, files in os.walk(top):
         for name in sorted((*names, *files)):
@@ -61,21 +61,21 @@ def _folder_faults(top: Path) -> Iterator[ToolFault]:
                 yield fault
 
 
-def _file_fault(path: Path, relative: str) -> ToolFault | None:
+def _file_fault(path: Path, relative: str) -> ToolFinding | None:
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         target = path.readlink()
-        return ToolFault(
+        return ToolFinding(
             file=relative,
             message=f"is a symbolic link to {target}; only plain files are allowed",
             advice="Copy the file to this place.",
         )
     if fault := find_path_fault(relative):
-        return ToolFault(file=relative, message=fault, advice="Rename or remove it.")
+        return ToolFinding(file=relative, message=fault, advice="Rename or remove it.")
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        return ToolFault(file=relative, message="is no plain file", advice="Remove it.")
+        return ToolFinding(file=relative, message="is no plain file", advice="Remove it.")
     if mode & WRITABLE_BY_ALL:
-        return ToolFault(
+        return ToolFinding(
             file=relative,
             level="warning",
             message="can be changed by every user of this machine",
@@ -84,8 +84,8 @@ def _file_fault(path: Path, relative: str) -> ToolFault | None:
     return None
 
 
-def _describe(fault: ToolRefusal, top: Path) -> ToolFault:
-    return ToolFault(
+def _describe(fault: ToolRefusal, top: Path) -> ToolFinding:
+    return ToolFinding(
         file=_relative(fault.file, top),
         line=_line(fault.file, fault.place),
         message=str(fault),
@@ -113,10 +113,10 @@ def _line(file: Path, place: tuple[str | int, ...]) -> int | None:
     return line_of(text, place)
 
 
-def _warnings(scan: ToolScan, top: Path) -> Iterator[ToolFault]:
+def _warnings(scan: ToolScan, top: Path) -> Iterator[ToolFinding]:
     for name, (file, read) in scan.manifests.items():
         for field, message in _contradictions(read.runtime):
-            yield ToolFault(
+            yield ToolFinding(
                 file=_relative(file, top),
                 line=_line(file, ("runtime", field)),
                 level="warning",
