@@ -42,6 +42,7 @@ COMMANDS = (
     CommandEntry("agent", "List, start and stop agents, and send instructions to them."),
     CommandEntry("mcp", "Manage MCP servers of agents, and offer an agent by MCP."),
     CommandEntry("harness", "List and test external coding agents that do core jobs."),
+    CommandEntry("tool", "Write, check, try and list an agent's own tools."),
     CommandEntry("skill", "Add, list, show, approve and remove skill folders (SKILL.md)."),
     CommandEntry("model", "List language models, and select an agent's model."),
     CommandEntry("voice", "List voices, and select an agent's voice."),

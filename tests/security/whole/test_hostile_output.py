@@ -127,6 +127,8 @@ SPECIAL: dict[str, tuple[Value, ...]] = {
     "mcp remove": (lambda _: "wiki",),
     "mcp login": (lambda _: "wiki",),
     "mcp logout": (lambda _: "wiki",),
+    "tool new": (lambda _: "main", lambda hostile: f"fresh.n{hostile.runs}"),
+    "tool try": (lambda _: "main", lambda _: "hostile.tool", lambda _: "{}"),
     "skill add": (_known("skill"),),
     "skill show": (lambda _: "notes",),
     "skill approve": (lambda _: "notes",),
@@ -176,7 +178,7 @@ LAST = (
 )  # fmt: skip
 SHOW_IT = {
     "chat", "logs", "session events", "memory list", "memory search", "memory show", "approval show",
-    "collection list",
+    "collection list", "tool list", "tool try",
 }  # fmt: skip
 
 
@@ -276,6 +278,7 @@ def write_everywhere(stack: EmbeddedStack) -> dict[str, str]:
     skill = home / "skill"
     skill.mkdir()
     (skill / "SKILL.md").write_text(f"---\nname: notes\ndescription: x\n---\n{HOSTILE}")
+    write_tool(home / "agents/main/tools")
     export, backup = home / "main.jsonl", home / "all.backup"
     mcp_file = home / "mcp.json"
     mcp_file.write_text(
@@ -296,6 +299,19 @@ def write_everywhere(stack: EmbeddedStack) -> dict[str, str]:
         "mcp_file": str(mcp_file),
         "skill": str(skill),
     }
+
+
+def write_tool(tools: Path) -> None:
+    """Write a tool whose description, result and standard error are hostile."""
+    tools.mkdir(parents=True)
+    runtime = {"timeout_ms": 60_000, "side_effect": "none", "idempotent": True}
+    llm = {"name": "hostile.tool", "description": HOSTILE, "parameters": {"type": "object"}}
+    (tools / "t.json").write_text(json.dumps({"llm": llm, "runtime": runtime}))
+    (tools / "t").write_text(
+        "#!/usr/bin/env python3\nimport json, sys\n"
+        f"text = {HOSTILE!a}\nprint(json.dumps({{'text': text}}))\nprint(text, file=sys.stderr)\n"
+    )
+    (tools / "t").chmod(0o755)
 
 
 def note_down(shell: ChoirctlRunner, note: dict[str, str]) -> str:

@@ -70,8 +70,11 @@ def authorization(token: str) -> str:
 
 
 @contextlib.contextmanager
-def https_git(root: Path, token: str) -> Iterator[HttpsGit]:
-    """Serve the repositories below `root` in a process of its own while the block runs."""
+def https_git(root: Path, token: str = "") -> Iterator[HttpsGit]:
+    """Serve the repositories below `root` in a process of its own while the block runs.
+
+    Without a token everybody may read and write.
+    """
     made = make_certificate(root)
     certificate, key = made.cert, made.key
     (root / SEEN).touch()
@@ -85,7 +88,7 @@ def https_git(root: Path, token: str) -> Iterator[HttpsGit]:
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        server.stdin.write(f"{authorization(token)}\n")
+        server.stdin.write(f"{authorization(token) if token else ''}\n")
         server.stdin.flush()
         port = int(server.stdout.readline())
         try:

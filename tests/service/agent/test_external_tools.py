@@ -214,7 +214,7 @@ def _changed(change: Callable[[dict[str, dict[str, object]]], object]) -> dict[s
         (manifest("weather"), "llm.name"),
         (manifest("Weather.today"), "llm.name"),
         (manifest("choir.fs.read"), "is reserved"),
-        (manifest("choir_fs.read"), "choir.fs.read"),
+        (manifest("choir_fs.read"), "is reserved"),
         (manifest(timeout_ms=0), "runtime.timeout_ms"),
         (manifest(timeout_ms="1"), "runtime.timeout_ms"),
         (manifest(side_effect="some"), "runtime.side_effect"),

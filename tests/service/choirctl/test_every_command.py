@@ -4,6 +4,8 @@ What each refuses is in the modules beside this one.
 """
 
 import json
+import re
+import shlex
 import shutil
 import sys
 import time
@@ -430,11 +432,61 @@ def test_a_skill_is_added_listed_shown_approved_and_removed(
     shell.succeeds("agent", "update", "main")
     read = ("chat", "-m", '/tool choir.skill.read {"skill": "recipe-scaling"}')
     assert "Step 1 of recipe-scaling" in shell.succeeds(*read)
+    # the files of the second yes, in the workspace, by a real agent
+    call = '{"skill": "recipe-scaling", "script": "scripts/count.py"}'
+    assert "changed" in shell.succeeds("chat", "-m", f"/tool choir.skill.run {call}")
     shell.succeeds("skill", "remove", "recipe-scaling")
     shell.succeeds("config", "load")
     shell.succeeds("config", "apply")
     assert shell.data("skill", "list")["skills"] == []
     assert "Step 1 of recipe-scaling" not in shell.succeeds(*read)
+
+
+def test_a_tool_is_written_checked_tried_and_used_as_the_guide_says(
+    stack: EmbeddedStack, shell: ChoirctlRunner
+) -> None:
+    """The lines of docs/tools.md in their order, then a change, a broken tool, and a removal."""
+    guide = (Path(__file__).parents[3] / "docs/tools.md").read_text()
+    [block] = re.findall(r"^```\n(choirctl tool.*?)```", guide, re.DOTALL | re.MULTILINE)
+    commands = [shlex.split(line, comments=True)[1:] for line in block.splitlines()]
+    said = [shell.succeeds(*words) for words in commands]
+    assert shell.data("tool", "try", "main", "text.count")["differences"] == []
+    assert shell.data("tool", "check", "main")["faults"] == []
+    assert shell.data("tool", "list")["main"]["tools"][0]["name"] == "text.count"
+    assert "errors. Tools that the agent loads: text.count" in said[1]
+    assert "Result  success" in said[2] and '"words": 2' in said[3] and "ok" in said[5]
+    ask = ("chat", "-m", '/tool text.count {"text": "three short words"}')
+    assert '"words":3' in shell.succeeds(*ask).replace(" ", "")
+    session = shell.data("agent", "status", "main")["session_id"]
+
+    program = stack.home / "agents/main/tools/text_count/run.py"
+    program.write_text(program.read_text().replace("len(words)}", "len(words) + 1}"))
+    shell.succeeds("tool", "new", "main", "files.count", "--template", "shell")
+    [outcome] = shell.data("agent", "update", "main")["result"]["agents"]
+    assert outcome["tools"] == {"new": ["files.count"], "changed": ["text.count"], "removed": []}
+    assert '"words":4' in shell.succeeds(*ask).replace(" ", "")
+
+    shell.succeeds("tool", "new", "main", "page.fetch", "--template", "http")
+    fetch = stack.home / "agents/main/tools/page_fetch/run.py"
+    fetch.write_text(fetch.read_text().replace("https://example.com", "http://10.1.2.3"))
+    fetched = json.loads(stack.run("tool", "try", "main", "page.fetch", "--json", check=False))
+    assert [made["decision"] for made in fetched["connections"]] == ["refused"], fetched
+    assert fetched["status"] == "error" and "10.1.2.3:80" in fetched["refusals"][0]
+    shutil.rmtree(fetch.parent)
+    fetch.parent.with_suffix(".json").unlink()
+
+    manifest = program.parent.with_suffix(".json")
+    good = manifest.read_text()
+    manifest.write_text(good.replace("text.count", "choir_text.count"))
+    running = shell.data("agent", "status", "main")["session_id"]
+    assert "text_count.json:3" in shell.fails(2, "agent", "update", "main")
+    assert "is reserved" in shell.fails(2, "tool", "try", "main", "text.count", "{}")
+    assert '"words":4' in shell.succeeds(*ask).replace(" ", "")
+    assert shell.data("agent", "status", "main")["session_id"] == running != session
+    shutil.rmtree(program.parent)
+    manifest.unlink()
+    [outcome] = shell.data("agent", "update", "main")["result"]["agents"]
+    assert outcome["tools"] == {"new": [], "changed": [], "removed": ["text.count"]}
 
 
 def test_a_secret_is_set_listed_handed_on_and_deleted(shell: ChoirctlRunner) -> None:

@@ -38,6 +38,9 @@ class HandRuntime:
             gone = AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, f"code {code}")
             self._exits.put_nowait(gone)
 
+    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
+        raise Unavailable("there are no processes")
+
     async def list_running(self) -> list[RunningAgent]:
         return [_running(spec) for spec in self.alive.values()]
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from choir_common.wire.config import AgentConfig, AgentDefaults, Config, RepoConfig
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.images.build_service import ImageBuildService
-from choir_control.images.builder import ImageBuilder
+from choir_control.images.builder import Image, ImageBuilder
 from choir_control.images.directory_builder import DirectoryImageBuilder
 from choir_control.images.image_store import ImageStore
 from choir_control.images.repositories.mirrors import Mirrors
+from choir_control.images.tool_check import ToolChecker
 from tests.support.repositories import GitRepository
 
 ECHO = '#!/bin/sh\ncat >/dev/null\necho \'{"said": "%s"}\'\n'
@@ -75,6 +76,13 @@ class InForce:
     current: ConfigSnapshot
 
 
+class UncheckedTools(ToolChecker):
+    """Accepts every tool: the real check starts a process for each build."""
+
+    async def check(self, image: Image) -> None:
+        pass
+
+
 class Forge:
     """Everything a build needs, in one directory."""
 
@@ -92,6 +100,7 @@ class Forge:
         self.configuration = InForce(ConfigSnapshot(1, config))
         self.mirrors = Mirrors(self.home, {"PATH": "/usr/local/bin:/usr/bin:/bin"})
         self.shelf = ImageStore(self.home)
+        self.tools: ToolChecker = UncheckedTools()
         self.use(builder or DirectoryImageBuilder(self.home))
         self.fill_shared()
         self.fill_own()
@@ -105,6 +114,7 @@ class Forge:
             mirrors=self.mirrors,
             builder=self.builder,
             image_store=self.shelf,
+            tools=self.tools,
         )
 
     def fill_shared(self, **more: str) -> str:

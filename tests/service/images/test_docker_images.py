@@ -162,6 +162,7 @@ async def test_an_image_with_another_releases_agent_is_built_again(
         mirrors=forge.mirrors,
         builder=upgraded,
         image_store=forge.shelf,
+        tools=forge.tools,
     )
     built = await again.build("main", Told())
     # its version differs, so that an update redeploys it

@@ -7,10 +7,12 @@ import pytest
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.config import AgentConfig, AgentDefaults, Config
+from choir_common.wire.operations import ToolChanges
 from choir_control.agents.sessions.launch import LaunchImageResolver
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.images.build_service import BuildResult
 from choir_control.images.repositories.survey import RepositorySurveyor
+from choir_control.images.tool_check import ToolChecker, compare_tools
 from tests.service.images.forge import ECHO, Forge, Told, a_manifest, a_skill
 
 CONFIG = Config(
@@ -88,6 +90,29 @@ async def test_a_folder_is_checked_as_a_repository_is(forge: Forge, folder: Path
     (folder / "tools/roll").symlink_to("/bin/sh")
     with pytest.raises(InvalidRequest, match="symbolic link"):
         await build(forge)
+
+
+async def test_tools_that_the_agent_would_not_load_leave_the_image_as_it_is(
+    forge: Forge, folder: Path
+) -> None:
+    forge.tools = ToolChecker()
+    forge.use(forge.builder)
+    built = await build(forge)
+    # no check of repositories refuses this: two names that models see as one
+    (folder / "tools/again.json").write_text(a_manifest("dice.ro_ll"))
+    (folder / "tools/same.json").write_text(a_manifest("dice.ro.ll"))
+    for name in ("again", "same"):
+        (folder / f"tools/{name}").write_text(ECHO % "x")
+        (folder / f"tools/{name}").chmod(0o755)
+    with pytest.raises(InvalidRequest, match=r"would not start.*same\.json:1: .*Rename one"):
+        await build(forge)
+    assert forge.shelf.get_current("main") == built.image
+    for name in ("again", "again.json", "roll", "roll.json"):
+        (folder / "tools" / name).unlink()
+    changed = await build(forge)
+    assert compare_tools(built.image, changed.image) == ToolChanges(
+        new=("dice.ro.ll",), removed=("dice.roll",)
+    )
 
 
 async def test_an_agent_starts_without_what_was_never_built_of_its_folder(

@@ -45,6 +45,19 @@ class OperationEvent(WireModel):
     share: float | None = None
 
 
+class ToolChanges(WireModel):
+    """External tools of an agent's new image, compared with the image that it ran before; by name."""
+
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    """Manifest, program, or another file of the tool."""
+    removed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = (("new", self.new), ("changed", self.changed), ("removed", self.removed))
+        return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts if names)
+
+
 class AgentOutcome(WireModel):
     """The result for one agent: its image, and whether it runs with it."""
 
@@ -55,6 +68,8 @@ class AgentOutcome(WireModel):
     agent_repo_commit: str = ""
     reason: str = ""
     """Why it failed or was skipped."""
+    tools: ToolChanges | None = None
+    """What the update changed of the tools; None if nothing changed, or if that is not known."""
     warnings: tuple[str, ...] = ()
 
 

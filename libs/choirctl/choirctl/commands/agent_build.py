@@ -58,6 +58,9 @@ def _carry_out(place: Target, path: str, as_json: bool) -> None:
         for agent in report.agents:
             for warning in agent.warnings:
                 stderr_console().print(f"Warning: {warning}", markup=False)
+            if agent.tools is not None:
+                text = f"Tools of {agent.agent_id}: {agent.tools}"
+                stderr_console().print(text, markup=False, highlight=False)
         print_rows(_rows(report), "No agent is configured.")
     raise_failure(view)
 

@@ -20,6 +20,8 @@ MAX_GIT_FILE_BLOCKS = 200_000
 """Of 512 bytes: no file of a clone, which are also git's own, gets larger."""
 CHECK_S = 0.1
 PROTOCOLS = ("https", "ssh")
+SSH_OPTIONS = "-o BatchMode=yes -o ForwardAgent=no -o ClearAllForwardings=yes"
+"""Added to the user's own ssh command, which may name a key or a jump host."""
 # git itself also refuses hosts that begin with a hyphen.
 _ADDRESS = re.compile(
     r"(https|ssh)://[A-Za-z0-9\[]\S*|[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][\w.-]*:[^\s-]\S*"
@@ -72,7 +74,7 @@ def _environment(address: str, place: Path) -> dict[str, str]:
         "GIT_LFS_SKIP_SMUDGE": "1",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
-        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes -o ForwardAgent=no -o ClearAllForwardings=yes",
+        "GIT_SSH_COMMAND": f"{os.environ.get('GIT_SSH_COMMAND', 'ssh')} {SSH_OPTIONS}",
         **{name: os.environ[name] for name in (*_HANDED_ON, *_proxies()) if name in os.environ},
     }
 

@@ -25,14 +25,17 @@ def open_relay(boot: AgentStartParameters) -> "EgressRelay | None":
 
     Raises StartupError if no port is free.
     """
-    if not boot.egress_socket:
-        return None
+    return relay_to(boot.egress_socket, boot.egress_key) if boot.egress_socket else None
+
+
+def relay_to(proxy_socket: str, key: str) -> "EgressRelay":
+    """Return a relay to a proxy, which listens already. Raises StartupError if no port is free."""
     try:
         listener = socket.create_server((LOOPBACK, 0))
     except OSError as error:
         raise StartupError(f"No port on {LOOPBACK} can be opened: {error.strerror}.") from error
     port = int(listener.getsockname()[1])
-    return EgressRelay(EgressAddress(boot.egress_socket, boot.egress_key, port), listener)
+    return EgressRelay(EgressAddress(proxy_socket, key, port), listener)
 
 
 class EgressRelay:

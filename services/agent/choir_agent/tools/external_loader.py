@@ -1,11 +1,13 @@
 """Loader of external tools: pairs of a manifest and an executable in /choir/tools.
 
-An invalid tool stops the startup: an agent never runs with half of its tools.
+An invalid tool stops the startup: an agent never runs with half of its tools. `find_external_tools` reports
+every fault; control asks it before it restarts an agent, and `choirctl tool check` before that.
 """
 
 import hashlib
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
@@ -21,18 +23,59 @@ from choir_common.errors import StartupError
 from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, TOOL_OUTPUT
 from choir_common.json_schema import find_schema_fault
 from choir_common.wire.repository_files import RuntimeSection, ToolManifestFile
-from choir_common.wire.validation_messages import error_messages
+from choir_common.wire.validation_messages import error_message, error_path
 
 TOOL_DIRS = ("global", "agent")
 """Directories below /choir/tools; the agent's own tool overrides a global one of the same name."""
-IMAGE_ROOT = PurePosixPath("/choir")
+IMAGE_TOOLS = PurePosixPath("/choir/tools")
 MAX_MANIFEST_BYTES = 256_000
 MAX_TOOLS = 200
+MAX_REPORTED_FAULTS = 5
 RESERVED_PREFIXES = ("choir.", "mcp.", "harness.")
+"""Of Choir's own tools, MCP servers and harnesses; reserved with underscores, too, as models see them."""
+NAME, PARAMETERS = ("llm", "name"), ("llm", "parameters")
+EXEC_PATH = ("runtime", "exec_path")
 
 
-class _InvalidManifest(Exception):
-    """An invalid tool manifest; the text names the field and the reason."""
+@dataclass(frozen=True, slots=True)
+class ToolSource:
+    """A directory with manifests; in the image it is `image_path`."""
+
+    path: Path
+    top: Path
+    """No program may be outside of it, links resolved."""
+    image_path: PurePosixPath
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRefusal:
+    """Why the agent does not start with a file."""
+
+    file: Path
+    reason: str
+    place: tuple[str | int, ...] = ()
+    """Path of the value in the file's JSON; empty for the file itself."""
+
+    def __str__(self) -> str:
+        where = ".".join(map(str, self.place))
+        return f"{where}: {self.reason}" if where else self.reason
+
+
+@dataclass(slots=True)
+class ToolScan:
+    """The valid tools by name, the manifests they come from, and the faults of the others."""
+
+    tools: dict[str, ExternalTool] = field(default_factory=dict)
+    manifests: dict[str, tuple[Path, ToolManifestFile]] = field(default_factory=dict)
+    faults: list[ToolRefusal] = field(default_factory=list)
+
+
+class _InvalidTool(Exception):
+    """An invalid tool, with its faults."""
+
+    def __init__(self, *faults: ToolRefusal) -> None:
+        super().__init__()
+        self.faults = faults
 
 
 def load_external_tools(
@@ -42,89 +85,118 @@ def load_external_tools(
 
     Raises StartupError with the file, the field and the reason if a tool is invalid.
     """
+    scan = find_external_tools(image_directories(choir_dir), reserved_names, children)
+    if scan.faults:
+        first = scan.faults[0].file
+        reasons = [str(fault) for fault in scan.faults if fault.file == first]
+        raise StartupError(f"Invalid tool {first}: {'; '.join(reasons[:MAX_REPORTED_FAULTS])}.")
+    return [scan.tools[name] for name in sorted(scan.tools)]
+
+
+def image_directories(choir_dir: Path) -> tuple[ToolSource, ...]:
+    """Return the directories of an image, in the order in which they are read."""
     top = choir_dir / "tools"
-    tools: dict[str, ExternalTool] = {}
-    for directory in TOOL_DIRS:
-        tools |= _load_place(top, directory, children)
-    if len(tools) > MAX_TOOLS:
-        raise StartupError(f"{top} contains {len(tools)} tools; the limit is {MAX_TOOLS}.")
-    _check_names(tools, reserved_names, top)
-    # Test once at startup; otherwise each call would fail.
-    offline = [name for name, tool in tools.items() if not tool.manifest.runtime.network]
-    if offline:
-        _check_offline_support(offline)
-    return [tools[name] for name in sorted(tools)]
+    return tuple(ToolSource(top / name, top, IMAGE_TOOLS / name) for name in TOOL_DIRS)
 
 
-def _load_place(top: Path, directory: str, children: ProgramRunner) -> dict[str, ExternalTool]:
-    loaded: dict[str, ExternalTool] = {}
+def find_external_tools(
+    directories: Sequence[ToolSource], reserved_names: Collection[str], children: ProgramRunner
+) -> ToolScan:
+    """Return the valid tools of all directories, and every fault. Blocks."""
+    scan = ToolScan()
+    for directory in directories:
+        _read_directory(directory, children, scan)
+    if len(scan.tools) > MAX_TOOLS:
+        reason = f"contains {len(scan.tools)} tools; the limit is {MAX_TOOLS}"
+        scan.faults.append(ToolRefusal(directories[0].top, reason))
+    _check_names(scan, reserved_names)
+    _check_offline_support(scan)
+    return scan
+
+
+def _read_directory(directory: ToolSource, children: ProgramRunner, scan: ToolScan) -> None:
+    own: dict[str, Path] = {}
     try:
-        files = sorted(path for path in (top / directory).iterdir() if path.suffix == ".json")
+        files = sorted(path for path in directory.path.iterdir() if path.suffix == ".json")
     except FileNotFoundError:
-        return {}
+        return
     except OSError as error:
-        raise StartupError(
-            f"Cannot read the tools in {top / directory}: {error.strerror}."
-        ) from error
+        scan.faults.append(ToolRefusal(directory.path, f"cannot be read: {error.strerror}"))
+        return
     for path in files:
         try:
-            tool = _load(path, top, children)
-        except _InvalidManifest as error:
-            raise StartupError(f"Invalid tool manifest {path}: {error}.") from error
+            read = _read_manifest(path)
+            name = read.llm.name
+            if name in own:
+                reason = f"{own[name].name} and {path.name} have the name {name!r}"
+                raise _InvalidTool(ToolRefusal(path, reason, NAME))
+            own[name] = path
+            scan.tools[name] = _make_tool(path, directory, read, children)
+            scan.manifests[name] = (path, read)
+        except _InvalidTool as error:
+            scan.faults += error.faults
         except OSError as error:
-            raise StartupError(f"Cannot read the tool of {path}: {error.strerror}.") from error
-        name = tool.manifest.name
-        if name in loaded:
-            raise StartupError(
-                f"Two tools in {top / directory} have the name {name!r}; see {path}."
-            )
-        loaded[name] = tool
-    return loaded
+            scan.faults.append(ToolRefusal(path, f"cannot be read: {error.strerror}"))
 
 
-def _load(path: Path, top: Path, children: ProgramRunner) -> ExternalTool:
+def _read_manifest(path: Path) -> ToolManifestFile:
+    """Return a valid manifest; raises _InvalidTool and OSError."""
     text = path.read_bytes()
     if len(text) > MAX_MANIFEST_BYTES:
-        raise _InvalidManifest(f"file: larger than {MAX_MANIFEST_BYTES} bytes")
+        raise _InvalidTool(ToolRefusal(path, f"file: larger than {MAX_MANIFEST_BYTES} bytes"))
     try:
         read = ToolManifestFile.model_validate_json(text)
     except ValidationError as error:
-        raise _InvalidManifest(_faults(error)) from error
+        raise _InvalidTool(*_faults(path, error)) from error
+    seen = model_name(read.llm.name)
     for prefix in RESERVED_PREFIXES:
-        if read.llm.name.startswith(prefix):
-            raise _InvalidManifest(f"llm.name: the prefix `{prefix}` is reserved")
+        if seen.startswith(model_name(prefix)):
+            raise _InvalidTool(ToolRefusal(path, f"the prefix `{prefix}` is reserved", NAME))
     if read.llm.parameters.get("type") != "object":
-        raise _InvalidManifest("llm.parameters: must be a schema of type object")
-    fault = find_schema_fault(read.llm.parameters)
-    if fault:
-        raise _InvalidManifest(f"llm.parameters: {fault}")
-    executable = _executable(path, top, read.runtime.exec_path)
+        raise _InvalidTool(ToolRefusal(path, "must be a schema of type object", PARAMETERS))
+    if fault := find_schema_fault(read.llm.parameters):
+        raise _InvalidTool(ToolRefusal(path, fault, PARAMETERS))
+    return read
+
+
+def _faults(path: Path, error: ValidationError) -> list[ToolRefusal]:
+    return [
+        ToolRefusal(path, error_message(fault), fault["loc"])
+        if fault["loc"]
+        else ToolRefusal(path, f"{error_path(fault, 'file')}: {error_message(fault)}")
+        for fault in error.errors(include_input=False, include_url=False)
+    ]
+
+
+def _make_tool(
+    path: Path, directory: ToolSource, read: ToolManifestFile, children: ProgramRunner
+) -> ExternalTool:
+    executable = _executable(path, directory, read.runtime.exec_path)
     digest = hashlib.sha256(executable.read_bytes()).hexdigest()
     return ExternalTool(
         _manifest(read, digest), executable=executable, digest=digest, children=children
     )
 
 
-def _faults(error: ValidationError) -> str:
-    return "; ".join(error_messages(error, "file")[:5])
-
-
-def _executable(manifest: Path, top: Path, exec_path: str | None) -> Path:
+def _executable(manifest: Path, directory: ToolSource, exec_path: str | None) -> Path:
     """Return the executable's real path, which must be inside the tools' directory after resolving links."""
     if exec_path is None:
         path = manifest.with_suffix("")
-    elif PurePosixPath(exec_path).is_relative_to(IMAGE_ROOT):
-        path = top.parent / PurePosixPath(exec_path).relative_to(IMAGE_ROOT)
+    elif PurePosixPath(exec_path).is_relative_to(directory.image_path):
+        path = directory.path / PurePosixPath(exec_path).relative_to(directory.image_path)
+    elif PurePosixPath(exec_path).is_relative_to(IMAGE_TOOLS):
+        path = directory.top / PurePosixPath(exec_path).relative_to(IMAGE_TOOLS)
     else:
         path = manifest.parent / exec_path
     # A symlink must not lead to a program outside the image.
     real = path.resolve()
-    if not real.is_relative_to(top.resolve()):
-        raise _InvalidManifest(f"runtime.exec_path: {path} is outside {top}")
+    if not real.is_relative_to(directory.top.resolve()):
+        raise _InvalidTool(ToolRefusal(manifest, f"{path} is outside {directory.top}", EXEC_PATH))
     if not real.is_file():
-        raise _InvalidManifest(f"runtime.exec_path: the file {path} does not exist")
+        raise _InvalidTool(ToolRefusal(manifest, f"the file {path} does not exist", EXEC_PATH))
     if not os.access(real, os.X_OK):
-        raise _InvalidManifest(f"runtime.exec_path: {path} is not executable (chmod +x)")
+        reason = f"{path} is not executable (chmod +x)"
+        raise _InvalidTool(ToolRefusal(manifest, reason, EXEC_PATH))
     return real
 
 
@@ -166,24 +238,26 @@ def _data_flow(runtime: RuntimeSection) -> DataFlow:
     )
 
 
-def _check_names(names: Collection[str], reserved_names: Collection[str], top: Path) -> None:
+def _check_names(scan: ToolScan, reserved_names: Collection[str]) -> None:
     # Different names may have the same model name: `a.b_c` and `a.b.c` are both `a_b_c`.
     names_by_model_name = {model_name(name): name for name in reserved_names}
-    for name in names:
+    for name, (file, _) in scan.manifests.items():
         other = names_by_model_name.setdefault(model_name(name), name)
         if other != name:
-            raise StartupError(
-                f"The tools {name!r} in {top} and {other!r} have the same model name "
-                f"{model_name(name)}. Rename one."
+            reason = (
+                f"{name!r} and {other!r} have the same model name {model_name(name)}. Rename one"
             )
+            scan.faults.append(ToolRefusal(file, reason, NAME))
 
 
-def _check_offline_support(names: list[str]) -> None:
-    """Check that this kernel can keep a program offline; raises StartupError if it cannot."""
-    if seccomp.is_supported(Kernel()):
+def _check_offline_support(scan: ToolScan) -> None:
+    """Check once that this kernel can keep a program offline; otherwise each call would fail."""
+    offline = [name for name, tool in scan.tools.items() if not tool.manifest.runtime.network]
+    if not offline or seccomp.is_supported(Kernel()):
         return
-    raise StartupError(
-        f"The tools {', '.join(names)} have `network: false`, but this system cannot block network "
+    reason = (
+        f"the tools {', '.join(offline)} have `network: false`, but this system cannot block network "
         "access. Run the agent on Linux with seccomp (x86_64 or aarch64), or set "
-        "`network: true` in the manifests."
+        "`network: true` in the manifests"
     )
+    scan.faults.append(ToolRefusal(scan.manifests[offline[0]][0], reason, ("runtime", "network")))

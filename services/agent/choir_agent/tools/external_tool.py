@@ -36,6 +36,11 @@ class ExternalTool:
         self._digest = digest
         self._children = children
 
+    @property
+    def executable(self) -> Path:
+        """Return the program, with links resolved."""
+        return self._executable
+
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Run the program; raises ToolFailed if it fails or its output is not a valid result."""
         # Checked before each call: the program may have been replaced since startup.

@@ -14,6 +14,7 @@ import structlog
 from choir_agent.call_launcher.disk_usage import DiskCounter, DiskLimits, DiskUsage
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.tool import ToolFailed
+from choir_common.wire.config import WorkspaceLimits
 
 log = structlog.get_logger("choir.agent.tools")
 
@@ -28,9 +29,10 @@ class WorkspaceQuota:
     """Limits of one workspace, with the last count."""
 
     def __init__(self, *directories: Path) -> None:
-        """Count these directories together. There are no limits before `follow`."""
+        """Count these directories together. There are no limits before `follow` or `limit`."""
         self.directories = tuple(map(str, directories))
         self._settings: SettingsSource | None = None
+        self._fixed = WorkspaceLimits(mb=None, files=None)
         self._lock = threading.Lock()
         self._usage = DiskUsage()
         self._additions = DiskUsage()
@@ -46,12 +48,16 @@ class WorkspaceQuota:
         """Use the limits of the current settings."""
         self._settings = settings
 
+    def limit(self, limits: WorkspaceLimits) -> None:
+        """Use limits that do not change."""
+        self._fixed = limits
+
     @property
     def limits(self) -> DiskLimits:
         """Return the limits in force; 0 is no limit."""
-        if self._settings is None:
-            return DiskLimits()
-        limits = self._settings.current().settings.workspace_limits
+        limits = self._fixed
+        if self._settings is not None:
+            limits = self._settings.current().settings.workspace_limits
         return DiskLimits(size=(limits.mb or 0) * MEGABYTE, files=limits.files or 0)
 
     async def find_excess(self) -> str:

@@ -103,6 +103,11 @@ class EgressRegistry:
             )
         return key
 
+    async def lend_key(self, agent_id: str) -> str:
+        """Return the key of an agent for a trial of its tools: that of its start, or a new one."""
+        agent = self._agents.get(agent_id)
+        return agent.key if agent else await self.admit(agent_id, frozenset())
+
     async def replace_keys(
         self, agent_id: str, bindings: ResourceBindings, values: Mapping[str, str]
     ) -> dict[str, str]:

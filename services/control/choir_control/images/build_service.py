@@ -4,8 +4,10 @@ It starts no agent. The previous image stays the current one until the last step
 """
 
 import asyncio
+import contextlib
 import secrets
 import shutil
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.config import Config
 from choir_control.configuration.current import ConfigService
 from choir_control.images.builder import BuildInput, Image, ImageBuilder, ProgressReporter
+from choir_control.images.image_files import write_files
 from choir_control.images.image_store import ImageStore
 from choir_control.images.merge import merge_repositories
 from choir_control.images.repositories.content_checks import find_content_faults
@@ -27,10 +30,12 @@ from choir_control.images.repositories.source import (
     folder_source,
 )
 from choir_control.images.repositories.tree import RepositoryTree
+from choir_control.images.tool_check import ToolChecker
 
 log = structlog.get_logger("choir.images")
 
 STAGING_DIR = ".staging"
+TRIALS_DIR = ".trials"
 MAX_FAULTS = 20
 
 
@@ -88,13 +93,16 @@ class ImageBuildService:
         mirrors: Mirrors,
         builder: ImageBuilder,
         image_store: ImageStore,
+        tools: ToolChecker,
     ) -> None:
         self._home, self._top = home, home / "images"
         self._configuration = configuration
         self._mirrors = mirrors
         self._builder = builder
         self._image_store = image_store
+        self._tools = tools
         self._locks = KeyedLock()
+        self._trial_locks = KeyedLock()
 
     def sources(self, agent_id: str) -> ImageSources:
         """Return what an agent's image is built from now; raises InvalidRequest."""
@@ -106,6 +114,35 @@ class ImageBuildService:
         Raises NotFound for an unknown agent, InvalidRequest for one without a repository or with invalid
         contents, Unavailable.
         """
+        sources = self._required_sources(agent_id)
+        async with self._locks.of(agent_id):
+            return await self._build(agent_id, sources, report)
+
+    @contextlib.asynccontextmanager
+    async def staged(self, agent_id: str) -> AsyncIterator[Path]:
+        """Write the newest files as /choir into a directory that ends with the context; build no image.
+
+        One at a time for each agent. Raises the errors of `build`, and Unavailable for images in an engine.
+        """
+        sources = self._required_sources(agent_id)
+        if self._builder.kind != "process":
+            raise Unavailable(
+                "Tools are tried only where agents run as processes: images in an engine must be built."
+            )
+        report, top = _SilentReporter(), self._top / TRIALS_DIR
+        async with self._trial_locks.of(agent_id):
+            await asyncio.to_thread(_clear, top, agent_id)
+            staging = top / f"{agent_id}.{secrets.token_hex(4)}"
+            try:
+                async with self._locks.of(agent_id):
+                    commits = await self._fetch(sources, report)
+                    recipe = await self._prepare(agent_id, commits, staging / "sources", report)
+                await asyncio.to_thread(write_files, recipe.files, staging / "choir")
+                yield staging / "choir"
+            finally:
+                await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
+
+    def _required_sources(self, agent_id: str) -> ImageSources:
         self._configuration.current.agent(agent_id)
         sources = self.sources(agent_id)
         if not sources:
@@ -114,8 +151,7 @@ class ImageBuildService:
                 "global_repo.url) in config.json, or put tools/, skills/ or identity/ into "
                 f"{self._home / 'agents' / agent_id}. Without one it runs with the default identity."
             )
-        async with self._locks.of(agent_id):
-            return await self._build(agent_id, sources, report)
+        return sources
 
     async def _build(
         self, agent_id: str, sources: ImageSources, report: ProgressReporter
@@ -133,6 +169,9 @@ class ImageBuildService:
             recipe = await self._prepare(agent_id, commits, staging, report)
             self._warn(recipe, commits, report)
             image = await self._builder.build(recipe, report)
+            # before it is current: the image that runs stays the one of the next start
+            report.progress("checking the tools", 0.9)
+            await self._tools.check(image)
         finally:
             await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
         # the step that makes it the image of the next start
@@ -230,6 +269,16 @@ class ImageBuildService:
                 f"is invalid: {fault_text}."
             )
         return tree
+
+
+class _SilentReporter:
+    """Receiver of progress that nobody sees."""
+
+    def progress(self, text: str, share: float | None = None) -> None:
+        """Ignore a step."""
+
+    def output(self, text: str) -> None:
+        """Ignore a line."""
 
 
 def _clear(staging: Path, agent_id: str) -> None:

@@ -58,6 +58,7 @@ from choir_control.api.operator.system import (
     status_routes,
 )
 from choir_control.api.operator.telegram import telegram_routes
+from choir_control.api.operator.tools import tool_routes
 from choir_control.api.operator.web import own_session_routes, sign_in_routes, web_routes
 from choir_control.api.readiness import ReadinessChecks
 from choir_control.api.rpc.rate_limits import SessionRateLimiter
@@ -249,6 +250,7 @@ def _agent_routers(services: ControlServices) -> Sequence[APIRouter]:
         ),
         operation_routes(services.operations),
         rollout_routes(services.rollout),
+        tool_routes(services.make_tool_trials()),
         workspace_routes(sessions.workspaces),
     )
 

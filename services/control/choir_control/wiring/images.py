@@ -13,6 +13,7 @@ from choir_control.images.repositories.credentials import GitCredentials
 from choir_control.images.repositories.mirrors import Mirrors
 from choir_control.images.repositories.prompt_files import MemoryPromptReader
 from choir_control.images.repositories.survey import RepositorySurveyor
+from choir_control.images.tool_check import ToolChecker
 from choir_control.settings import ControlSettings
 
 
@@ -30,12 +31,14 @@ class ImageServices:
         compiles = self.builder.kind == "docker"
         self.surveyor = RepositorySurveyor(self.mirrors, settings.home / "repos", compiles=compiles)
         self.memory_prompts = MemoryPromptReader(configuration, self.mirrors, settings.home)
+        self.tool_checker = ToolChecker()
         self.build_service = ImageBuildService(
             home=settings.home,
             configuration=configuration,
             mirrors=self.mirrors,
             builder=self.builder,
             image_store=self.image_store,
+            tools=self.tool_checker,
         )
 
 

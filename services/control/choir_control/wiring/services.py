@@ -23,6 +23,7 @@ from choir_control.agents.rollout.update import AgentUpdater
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.launch import LaunchImageResolver
 from choir_control.agents.sessions.record import CONTINUED_REASONS
+from choir_control.agents.sessions.tool_trials import ToolTrialService
 from choir_control.api.http_apps import AgentSockets
 from choir_control.api.operator.console import GatewayClients
 from choir_control.api.transports.listener import TcpListener
@@ -330,6 +331,17 @@ class ControlServices:
             stopper=self.sessions.stopper,
         )
         return UpdateService(self.configuration, updater, self.operations)
+
+    def make_tool_trials(self) -> ToolTrialService:
+        """Return the service that runs single calls of tools for operators."""
+        return ToolTrialService(
+            settings=self.settings,
+            configuration=self.configuration,
+            build_service=self.images.build_service,
+            tools=self.images.tool_checker,
+            runtime=self.runtime,
+            egress=self.egress,
+        )
 
     def _make_approvals(self) -> ApprovalServices:
         store = ApprovalStore(self.database, self.configuration)

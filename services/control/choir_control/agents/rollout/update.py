@@ -8,7 +8,7 @@ import asyncio
 import structlog
 
 from choir_common.errors import ChoirError, Unavailable
-from choir_common.wire.operations import AgentOutcome, Outcome
+from choir_common.wire.operations import AgentOutcome, Outcome, ToolChanges
 from choir_control.agents.sessions.record import REASON_ROLLBACK, REASON_UPDATE, SessionRow
 from choir_control.agents.sessions.start import SessionStarter
 from choir_control.agents.sessions.stop import SessionStopper
@@ -17,6 +17,7 @@ from choir_control.configuration.current import ConfigService
 from choir_control.images.build_service import BuildResult, ImageBuildService
 from choir_control.images.builder import ProgressReporter, SessionImage
 from choir_control.images.image_store import ImageStore
+from choir_control.images.tool_check import compare_tools
 
 log = structlog.get_logger("choir.rollout")
 
@@ -62,7 +63,9 @@ class AgentUpdater:
         live = await self._sessions.find_live(agent_id)
         if live is None or live.status == "stopping":
             await self._update_suspended(agent_id, SessionImage(build.image))
-            return _outcome("built" if build.is_new else "skipped", build, "it is not running")
+            tools = await asyncio.to_thread(compare_tools, before, build.image)
+            outcome: Outcome = "built" if build.is_new else "skipped"
+            return _outcome(outcome, build, "it is not running", tools)
         if self._image_store.running_version(agent_id) == build.image.version:
             return _outcome("skipped", build, "up to date")
         # an agent that could not be started again must not be stopped
@@ -77,7 +80,11 @@ class AgentUpdater:
             back = live.image or (SessionImage(before) if before else None)
             return await self._roll_back(agent_id, live, back, build, error)
         report.progress(f"{agent_id} runs with {build.image.version.image_version}", 1.0)
-        return _outcome("redeployed", build, "")
+        ran = live.image.image if live.image else before
+        tools = await asyncio.to_thread(compare_tools, ran, build.image)
+        if tools and str(tools):
+            report.output(f"tools: {tools}")
+        return _outcome("redeployed", build, "", tools)
 
     async def update_or_say(self, agent_id: str, report: ProgressReporter) -> AgentOutcome:
         """Update one agent of several; return an error as its outcome, so that the others continue."""
@@ -146,7 +153,9 @@ class AgentUpdater:
         return _outcome("failed", build, f"{why} It runs with {now} again.")
 
 
-def _outcome(outcome: Outcome, build: BuildResult, reason: str) -> AgentOutcome:
+def _outcome(
+    outcome: Outcome, build: BuildResult, reason: str, tools: ToolChanges | None = None
+) -> AgentOutcome:
     version = build.image.version
     return AgentOutcome(
         agent_id=version.agent_id,
@@ -155,5 +164,6 @@ def _outcome(outcome: Outcome, build: BuildResult, reason: str) -> AgentOutcome:
         global_repo_commit=version.global_repo_commit,
         agent_repo_commit=version.agent_repo_commit,
         reason=reason,
+        tools=tools if tools and str(tools) else None,
         warnings=build.warnings,
     )

@@ -51,6 +51,22 @@ class LaunchSpec:
         """Return the address of control; `sockets` is the socket directory as the agent sees it."""
         return self.http or ControlAddress(f"unix://{sockets}/choir.sock")
 
+    @classmethod
+    def for_trial(
+        cls, agent_id: str, *, workspace: Path, choir_dir: Path, socket_dir: Path, egress_key: str
+    ) -> "LaunchSpec":
+        """Return the parameters of a tool's trial: those of the agent, without a session."""
+        return cls(
+            agent_id=agent_id,
+            session_id="",
+            epoch=0,
+            lease_token="",
+            workspace=workspace,
+            choir_dir=choir_dir,
+            socket_dir=socket_dir,
+            egress_key=egress_key,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RunningAgent:
@@ -86,6 +102,14 @@ class AgentRuntime(Protocol):
 
     async def stop(self, agent_id: str, grace_s: float) -> None:
         """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill it and everything it started."""
+        ...
+
+    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
+        """Run the agent's trial program behind the walls of an agent; return its report.
+
+        It runs beside the agent and ends after `timeout_s` seconds at the latest. Raises InvalidRequest
+        with what the program says, and Unavailable.
+        """
         ...
 
     async def list_running(self) -> list[RunningAgent]:

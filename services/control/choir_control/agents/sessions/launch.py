@@ -12,6 +12,7 @@ import structlog
 
 from choir_common.errors import Conflict, NotFound, Unavailable
 from choir_common.identity_dir import ImageVersion
+from choir_common.wire.config import Config
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.proxied_keys import TOOL_RESOURCES, read_tool_resources
@@ -158,7 +159,9 @@ class AgentLauncher:
 
         Raises Conflict, NotFound or Unavailable.
         """
-        await asyncio.to_thread(self._workspace, bindings.workspace)
+        await asyncio.to_thread(
+            make_workspace, self._configuration.current.config, bindings.workspace
+        )
         await self._image_resolver.check(agent_id, image)
 
     async def launch(self, grant: EpochGrant) -> RunningAgent:
@@ -167,7 +170,8 @@ class AgentLauncher:
         Raises Unavailable, or an error of the runtime, when the process cannot be started.
         """
         session = grant.session
-        workspace = await asyncio.to_thread(self._workspace, session.bindings.workspace)
+        config = self._configuration.current.config
+        workspace = await asyncio.to_thread(make_workspace, config, session.bindings.workspace)
         image = session.image or await self._image_resolver.newest(session.agent_id)
         outfit = await self._image_resolver.prepare(session.agent_id, image)
         agent = await self._runtime.start(
@@ -196,13 +200,17 @@ class AgentLauncher:
         )
         return agent
 
-    def _workspace(self, name: str) -> Path:
-        workspaces = self._configuration.current.config.workspaces
-        if name not in workspaces:
-            raise NotFound(f"The workspace {name!r} is no longer in config.json.")
-        path = Path(workspaces[name].path).expanduser()
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise Unavailable(f"Cannot create the workspace {path}: {error.strerror}.") from error
-        return path
+
+def make_workspace(config: Config, name: str) -> Path:
+    """Return the directory of a workspace, and create it if it is missing; blocking.
+
+    Raises NotFound and Unavailable.
+    """
+    if name not in config.workspaces:
+        raise NotFound(f"The workspace {name!r} is no longer in config.json.")
+    path = Path(config.workspaces[name].path).expanduser()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"Cannot create the workspace {path}: {error.strerror}.") from error
+    return path

@@ -354,6 +354,9 @@ OPERATOR_COMMANDS = (
     ),
     CommandSpec.for_operators("Talk to an agent.", "chat", "POST /v1/dms/{dm}/messages"),
     CommandSpec.for_operators(
+        "Run one call of a local tool.", "tool try", "POST /v1/agents/{agent_id}/tools/{tool}/try"
+    ),
+    CommandSpec.for_operators(
         "List the messages of a conversation.", None, "GET /v1/dms/{dm}/messages"
     ),
     CommandSpec.for_operators(

@@ -14,20 +14,18 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.plain_paths import find_path_fault
 from choir_control.images.repositories.git import Git
 
 MAX_FILES = 20_000
 MAX_FILE_BYTES = 64 << 20
 MAX_TREE_BYTES = 512 << 20
-MAX_PATH = 400
-MAX_DEPTH = 20
 WRITE_TIMEOUT_S = 120.0
 CHUNK = 1 << 20
 EXECUTABLE = "100755"
 PLAIN_FILE_MODES = ("100644", "100664", EXECUTABLE)
 REFUSED_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
 _LINE = re.compile(rb"(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)\t(.*)", re.DOTALL)
-_STRANGE = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +105,6 @@ def _entry(line: bytes, repository: str) -> TreeEntry:
             f"{repository}: {path[:120]!r} has more than {MAX_FILE_BYTES >> 20} MiB."
         )
     return TreeEntry(path, object_id.decode(), int(size), mode.decode() == EXECUTABLE)
-
-
-def find_path_fault(path: str) -> str | None:
-    """Return why a path must not be written, or None for a valid one."""
-    parts = path.split("/")
-    if _STRANGE.search(path):
-        return "contains a control character or a backslash"
-    if any(part in ("", ".", "..") for part in parts) or PurePosixPath(path).is_absolute():
-        return "points outside the repository"
-    if any(part.casefold().rstrip(" .") == ".git" or part.casefold() == "git~1" for part in parts):
-        return "is a git directory inside the repository"
-    if len(path) > MAX_PATH or len(parts) > MAX_DEPTH or any(len(part) > 200 for part in parts):
-        return "is too long or too deep"
-    return None
 
 
 def _check_unique(entries: list[TreeEntry], repository: str) -> None:

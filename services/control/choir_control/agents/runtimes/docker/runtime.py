@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import structlog
 
-from choir_common.errors import ChoirError, Conflict
+from choir_common.errors import ChoirError, Conflict, Unavailable
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.docker.container import (
     AGENT,
@@ -135,6 +135,13 @@ class DockerRuntime:
             return
         await self._run_in_thread(partial(self._engine.stop, agent.container_id, grace_s))
         await self._await_end(agent)
+
+    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
+        """Raise Unavailable: a container needs an image, which is built for agents only."""
+        raise Unavailable(
+            "Tools are tried only where agents run as processes. Update the agent, and ask it to use "
+            "the tool."
+        )
 
     async def list_running(self) -> list[RunningAgent]:
         """List the running agents that this control process started."""

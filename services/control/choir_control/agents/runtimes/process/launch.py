@@ -31,6 +31,7 @@ log = structlog.get_logger()
 
 # -I: no file of the workspace, which is the working directory, can be imported as a module.
 AGENT = (sys.executable, "-I", "-m", "choir_agent")
+TRIAL = (sys.executable, "-I", "-m", "choir_agent.tool_bench", "try")
 CONFINE = (sys.executable, "-I", "-S", script_path())
 PASSED_VARIABLES = ("CHOIR_LOG_LEVEL", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROBE_WITHIN_S = 15.0
@@ -75,12 +76,13 @@ class ProcessLauncher:
         self.call_limits = ""
         """What limits memory, processes and processor time of tool calls, and why; known as `missing` is."""
 
-    async def prepare(self, spec: LaunchSpec) -> Boundary:
+    async def prepare(self, spec: LaunchSpec, temporary: str = "tmp") -> Boundary:
         """Create the agent's directories and return its boundary; the first call tests the kernel.
 
-        Raises OSError when a directory cannot be created or the workspace is missing.
+        `temporary` is the name of its directory for temporary files, which is emptied. Raises OSError when a
+        directory cannot be created or the workspace is missing.
         """
-        boundary = await asyncio.to_thread(self._make_directories, spec)
+        boundary = await asyncio.to_thread(self._make_directories, spec, temporary)
         async with self._probing:
             if not self._probed:
                 await self._probe(boundary)
@@ -103,15 +105,7 @@ class ProcessLauncher:
             raise
         try:
             process = await asyncio.create_subprocess_exec(
-                *CONFINE,
-                *boundary.options(
-                    os.getpid(),
-                    self._view,
-                    own_user=self._own_user,
-                    offline=bool(spec.egress_key),
-                ),
-                *cgroup,
-                "--",
+                *self._confined(spec, boundary, cgroup),
                 *self._command,
                 stdin=stdin,
                 stdout=output,
@@ -124,6 +118,30 @@ class ProcessLauncher:
             os.close(stdin)
             os.close(output)
         return process, pump
+
+    async def spawn_trial(self, spec: LaunchSpec, boundary: Boundary) -> Process:
+        """Start the trial program behind the same walls, with pipes. Raises OSError.
+
+        This must run in the event loop's thread, as `spawn`.
+        """
+        cgroup = await self._create_cgroup(trial_group(spec.agent_id))
+        return await asyncio.create_subprocess_exec(
+            *self._confined(spec, boundary, cgroup),
+            *TRIAL,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=self._agent_environment(boundary),
+            cwd=boundary.workspace,
+            start_new_session=True,
+        )
+
+    def _confined(self, spec: LaunchSpec, boundary: Boundary, cgroup: Sequence[str]) -> list[str]:
+        """Return the command line that confines a program, up to the program."""
+        options = boundary.options(
+            os.getpid(), self._view, own_user=self._own_user, offline=bool(spec.egress_key)
+        )
+        return [*CONFINE, *options, *cgroup, "--"]
 
     @property
     def has_private_view(self) -> bool:
@@ -163,8 +181,8 @@ class ProcessLauncher:
             )
         log.info("limits of tool calls", limits=self.call_limits)
 
-    def _make_directories(self, spec: LaunchSpec) -> Boundary:
-        temporary = self._home / "agents" / spec.agent_id / "tmp"
+    def _make_directories(self, spec: LaunchSpec, temporary_name: str) -> Boundary:
+        temporary = self._home / "agents" / spec.agent_id / temporary_name
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(mode=0o700, parents=True)
         self._view_base.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -234,6 +252,11 @@ class ProcessLauncher:
         own = self._environment
         variables = {name: own[name] for name in PASSED_VARIABLES if own.get(name)}
         return {**boundary.environment(own), **variables}
+
+
+def trial_group(agent_id: str) -> str:
+    """Return the name of a trial's cgroup; no agent's id has a dot."""
+    return f"{agent_id}.trial"
 
 
 def _boot_line(spec: LaunchSpec) -> bytes:

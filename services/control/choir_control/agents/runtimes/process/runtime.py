@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -11,19 +12,20 @@ from pathlib import Path
 
 import structlog
 
-from choir_common.errors import Conflict, Unavailable
+from choir_common.errors import Conflict, InvalidRequest, Unavailable
 from choir_common.logs.pump import PipeReader
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
 from choir_control.agents.runtimes.process import orphans
 from choir_control.agents.runtimes.process.boundary import ProcessLimits
 from choir_control.agents.runtimes.process.cgroups import AgentCgroups
-from choir_control.agents.runtimes.process.launch import AGENT, ProcessLauncher
+from choir_control.agents.runtimes.process.launch import AGENT, ProcessLauncher, trial_group
 from choir_control.agents.runtimes.process.orphans import ProcessRecordStore
 
 log = structlog.get_logger()
 
 EXITS_KEPT = 1_000
+TRIAL_TMP = "trial-tmp"
 KILLED_WITHIN_S = 10.0
 LAST_WORDS_S = 1.0
 
@@ -74,6 +76,7 @@ class ProcessRuntime:
         )
         self._records = ProcessRecordStore(self._home / "run" / "agents")
         self._agents: dict[str, ProcessAgent] = {}
+        self._trials: set[int] = set()
         self._watchers: set[asyncio.Task[None]] = set()
         self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
         # Held while forking and while killing leftovers, because a new child could be taken for a leftover.
@@ -120,6 +123,31 @@ class ProcessRuntime:
                 await agent.exited.wait()
         await self._kill(agent)
 
+    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
+        """Run the agent's trial program behind the walls of an agent; return its report.
+
+        One at a time for each agent. Raises InvalidRequest with what the program says, and Unavailable.
+        """
+        try:
+            boundary = await self._launcher.prepare(spec, TRIAL_TMP)
+            async with self._forking:
+                process = await self._launcher.spawn_trial(spec, boundary)
+                self._trials.add(process.pid)
+        except OSError as error:
+            raise Unavailable(f"Cannot start the trial: {error}.") from error
+        try:
+            async with asyncio.timeout(timeout_s):
+                report, errors = await process.communicate(order)
+        except TimeoutError:
+            raise Unavailable(f"The trial did not end within {timeout_s:g} s.") from None
+        finally:
+            await self._end_trial(spec.agent_id, process, boundary.temporary)
+        if process.returncode != 0:
+            # the last line: warnings about the host come before it
+            lines = errors.decode(errors="replace").strip().splitlines() or [""]
+            raise InvalidRequest(lines[-1] or _describe_exit(process.returncode or 0))
+        return report
+
     async def list_running(self) -> list[RunningAgent]:
         """List the running agents that this control process started."""
         return [agent.describe() for agent in self._agents.values() if agent.process]
@@ -164,6 +192,28 @@ class ProcessRuntime:
             self._exits.put_nowait(None)
         await asyncio.to_thread(self._logs.close)
 
+    def _live_pids(self) -> set[int]:
+        """Return the pids of running agents and trials."""
+        return self._trials | {
+            agent.process.pid
+            for agent in self._agents.values()
+            if agent.process and agent.process.returncode is None
+        }
+
+    async def _end_trial(self, agent_id: str, process: Process, temporary: Path) -> None:
+        """Kill a trial with all that it started, and remove its temporary files."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        async with self._forking:
+            self._trials.discard(process.pid)
+            await asyncio.to_thread(orphans.kill_adopted, self._live_pids())
+        try:
+            await self._launcher.remove_cgroup(trial_group(agent_id))
+            await asyncio.to_thread(shutil.rmtree, temporary, ignore_errors=True)
+        except OSError as error:
+            log.warning("cannot clear up after a trial", agent=agent_id, error=str(error))
+
     def _drop_failed_start(self, agent: ProcessAgent) -> None:
         """Drop a failed start; if a process was forked nevertheless, kill it and wait for its exit."""
         if agent.process is None:
@@ -198,12 +248,7 @@ class ProcessRuntime:
 
     async def _clear_up(self, agent_id: str) -> None:
         async with self._forking:
-            live_pids = {
-                agent.process.pid
-                for agent in self._agents.values()
-                if agent.process and agent.process.returncode is None
-            }
-            kill_count = await asyncio.to_thread(orphans.kill_adopted, live_pids)
+            kill_count = await asyncio.to_thread(orphans.kill_adopted, self._live_pids())
         if kill_count:
             # its launcher of tool calls is among them, unless it ended first
             log.debug("killed what an agent left behind", agent=agent_id, processes=kill_count)
@@ -227,8 +272,7 @@ class ProcessRuntime:
                 continue
             count += record is not None and orphans.kill_recorded(record)
             path.unlink(missing_ok=True)
-        live_pids = {agent.process.pid for agent in self._agents.values() if agent.process}
-        return count + orphans.kill_unrecorded(self._home / "agents", live_pids)
+        return count + orphans.kill_unrecorded(self._home / "agents", self._live_pids())
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

@@ -1,0 +1,80 @@
+"""Trials of an agent's external tools for operators: one call behind the agent's walls, without a session."""
+
+import asyncio
+
+from choir_common.errors import NotFound, Unavailable
+from choir_common.wire.local_tools import LoadableTool, ToolTrial, ToolTrialOrder, TryTool
+from choir_control.agents.egress_registry import EgressRegistry
+from choir_control.agents.runtimes.port import AgentRuntime, LaunchSpec
+from choir_control.agents.sessions.launch import make_workspace
+from choir_control.configuration.current import ConfigService
+from choir_control.images.build_service import ImageBuildService
+from choir_control.images.tool_check import ToolChecker
+from choir_control.settings import ControlSettings
+
+MARGIN_S = 60.0
+"""Time for the start of the program and its walls, in addition to the timeout of the tool itself."""
+
+
+class ToolTrialService:
+    """Runs one call of a tool as its files are now, not as they were built."""
+
+    def __init__(
+        self,
+        *,
+        settings: ControlSettings,
+        configuration: ConfigService,
+        build_service: ImageBuildService,
+        tools: ToolChecker,
+        runtime: AgentRuntime,
+        egress: EgressRegistry,
+    ) -> None:
+        self._settings = settings
+        self._configuration = configuration
+        self._build_service = build_service
+        self._tools = tools
+        self._runtime = runtime
+        self._egress = egress
+
+    async def run(self, agent_id: str, tool: str, request: TryTool) -> ToolTrial:
+        """Run one call and return what happened; a failed call is a result.
+
+        Raises NotFound for an unknown agent or tool, InvalidRequest for tools that the agent does not load,
+        and Unavailable. What the tool writes into the workspace stays, as after a real call.
+        """
+        config = self._configuration.current.config
+        defaults = self._configuration.current.agent(agent_id).defaults
+        async with self._build_service.staged(agent_id) as choir_dir:
+            report = await self._tools.read(agent_id, choir_dir)
+            entry = _find(report.tools, agent_id, tool)
+            spec = LaunchSpec.for_trial(
+                agent_id,
+                workspace=await asyncio.to_thread(make_workspace, config, defaults.workspace),
+                choir_dir=choir_dir,
+                socket_dir=self._settings.agent_socket_dir(agent_id),
+                egress_key=await self._egress.lend_key(agent_id),
+            )
+            order = ToolTrialOrder(
+                tool=tool,
+                input=request.input,
+                workspace=str(spec.workspace),
+                choir_dir=str(choir_dir),
+                egress_socket=spec.egress_socket(str(spec.socket_dir)),
+                egress_key=spec.egress_key,
+                workspace_limits=config.workspaces[defaults.workspace].limits,
+            )
+            text = await self._runtime.run_trial(
+                spec, order.model_dump_json().encode(), entry.timeout_ms / 1000 + MARGIN_S
+            )
+        try:
+            return ToolTrial.model_validate_json(text)
+        except ValueError:
+            raise Unavailable("The trial ended without a report; see choird's log.") from None
+
+
+def _find(tools: tuple[LoadableTool, ...], agent_id: str, name: str) -> LoadableTool:
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    names = ", ".join(tool.name for tool in tools) or "none"
+    raise NotFound(f"{agent_id} has no tool {name[:80]!r}. Its tools: {names}.")
