@@ -14,6 +14,7 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 
+from choir_client.target import Target
 from choir_common.errors import NotFound
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.response_parser import ServerSentEvent
@@ -29,7 +30,6 @@ from choir_common.wire.messages import (
 )
 from choir_common.wire.operator import AgentView, CommandView, DmView, EventPage, Page, SessionView
 from choir_common.wire.rpc import ResourceBindings
-from choirctl.api.target import Target
 
 
 @dataclass

@@ -10,6 +10,7 @@ from prompt_toolkit.document import Document
 from rich.cells import cell_len
 from rich.console import Console
 
+from choir_client.target import Target
 from choir_common.errors import InvalidRequest
 from choir_common.wire.attachments import Button
 from choir_common.wire.events import (
@@ -29,7 +30,6 @@ from choir_common.wire.events import (
 from choir_common.wire.messages import EditTarget, OutboundMessage
 from choir_common.wire.operator import CommandView
 from choir_common.wire.rpc import StatusReport
-from choirctl.api.target import Target
 from choirctl.chat.approval_prompts import PendingApprovals, without_edited
 from choirctl.chat.history import history_line
 from choirctl.chat.lane_activity import MAX_LINES, LaneTracker

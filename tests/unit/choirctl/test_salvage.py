@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from choirctl.api.secrets_file import salvage_secrets
-from choirctl.api.target import Target
+from choir_client.secrets_file import salvage_secrets
+from choir_client.target import Target
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
 from rich.markup import escape
 
+from choir_client.target import Target
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.escape_text import escape_hidden
 from choir_common.ids import new_id
@@ -25,7 +26,6 @@ from choir_common.wire.memory_modes import INCOGNITO, MEMORY_MODES
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import CommandView
 from choirctl.api.control import ControlClient, connect
-from choirctl.api.target import Target
 from choirctl.chat.approval_prompts import (
     ButtonChoice,
     PendingApproval,

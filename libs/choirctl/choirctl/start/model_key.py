@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import typer
 from rich.console import Console
 
+from choir_client.secrets_file import read_secrets
 from choir_common.secret_file import edit_secret_file
 from choir_common.wire.config import Config
 from choir_local.home import Home
@@ -24,7 +25,6 @@ from choir_local.model_record import (
     write_record,
 )
 from choir_local.settings import LocalSettings
-from choirctl.api.secrets_file import read_secrets
 from choirctl.start.config_insert import insert_entry
 
 UNUSED_URL = "http://127.0.0.1/v1"

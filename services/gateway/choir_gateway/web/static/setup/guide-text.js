@@ -3,7 +3,7 @@ import {addressOf} from "../app/router.js";
 
 export const GUIDES = [
   "web", "conversations", "people", "telegram", "discord", "slack", "matrix", "email", "whatsapp", "signal", "webhook", "hooks",
-  "schedules", "providers", "local-models", "console", "openai", "mcp", "mcp-server", "skills", "import", "config", "memory-abilities",
+  "schedules", "providers", "local-models", "console", "openai", "python-client", "mcp", "mcp-server", "skills", "import", "config", "memory-abilities",
 ];
 const PICTURE = /!\[[^\]]*\]\([^)\s]+\)/g;
 const LINK = /\[([^\]]*)\]\(([^)\s]+)\)/g;
