@@ -10,7 +10,6 @@ import httpx2
 from pydantic import BaseModel, ValidationError
 
 from choir_client.operation import Nothing, ResponseT
-from choir_client.target import Target
 from choir_common.errors import (
     ChoirError,
     DeadlineExceeded,
@@ -20,6 +19,7 @@ from choir_common.errors import (
     Unavailable,
 )
 from choir_common.http.response_parser import read_problem
+from choir_common.target import Target
 
 PROXY_UNAVAILABLE = (502, 503, 504)  # a reverse proxy returns these without a problem document
 

@@ -5,13 +5,19 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 from urllib.parse import quote
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 ResponseT = TypeVar("ResponseT", bound=BaseModel)
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 QueryParams = Mapping[str, str | list[str]]
 READ_TIMEOUT_S = 15.0
 WRITE_TIMEOUT_S = 30.0
+
+
+class AnyBody(BaseModel):
+    """A request body with any fields, which the server completes and checks."""
+
+    model_config = ConfigDict(extra="allow")
 
 
 class Nothing(BaseModel):

@@ -12,9 +12,9 @@ import typer
 from typer.models import OptionInfo
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
 from choir_common.errors import ChoirError
 from choir_common.lanes import CORE_LANE_PREFIX, is_core
+from choir_common.target import Target
 from choir_common.wire.config_api import ConfigView
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import find_target

@@ -14,11 +14,11 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 
-from choir_client.target import Target
 from choir_common.errors import NotFound
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.response_parser import ServerSentEvent
 from choir_common.http.responses import KEEPALIVE, problem_response, render_event
+from choir_common.target import Target
 from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.events import GENESIS, Event, EventPayload, ReplyKind, render_payload
 from choir_common.wire.messages import (

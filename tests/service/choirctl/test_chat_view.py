@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 from pathlib import Path
 
-from choir_client.target import Target
+from choir_common.target import Target
 from choir_common.wire.activity import Card
 from choir_common.wire.events import CoreStarted, CoreStopped, Reply, UserMessageStarted
 from tests.service.choirctl.console_stand_in import Console, served

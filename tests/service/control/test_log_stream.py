@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError, NotFound
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import ServerSentEvent, parse_events
+from choir_common.target import Target
 from choirctl.api.control import connect
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_sessions import stop_well

@@ -7,7 +7,7 @@ import pytest
 
 from choir_client import OutcomeUnknown, RateLimited, Unavailable
 from choir_client.failures import convert_transport_errors, raise_for_status
-from choir_client.target import Target
+from choir_common.target import Target
 from scripts.sync_client import PACKAGE, sync_modules
 
 

@@ -10,8 +10,8 @@ from prompt_toolkit.document import Document
 from rich.cells import cell_len
 from rich.console import Console
 
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.attachments import Button
 from choir_common.wire.events import (
     GENESIS,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from choir_client.target import Target
+from choir_common.target import Target
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
 from choirctl.commands.up import UpCommand

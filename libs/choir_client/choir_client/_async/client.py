@@ -16,7 +16,7 @@ from choir_client._async.memory import AsyncMemory
 from choir_client._async.schedules import AsyncSchedules
 from choir_client._async.sessions import AsyncSessions
 from choir_client.conversation_events import Answer, choose_conversation
-from choir_client.target import Target, find_target
+from choir_common.target import Target, find_target
 from choir_common.wire.operator import DmView, SystemStatus
 
 

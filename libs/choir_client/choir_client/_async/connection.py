@@ -22,10 +22,10 @@ from choir_client.operation import (
     ResponseT,
     Stream,
 )
-from choir_client.target import Target
 from choir_common.errors import ChoirError
 from choir_common.http.client import await_unless_hung, make_client
-from choir_common.http.response_parser import EventStreamParser, ServerSentEvent
+from choir_common.http.response_parser import EventStreamReader, ServerSentEvent
+from choir_common.target import Target
 
 CONNECT_TIMEOUT_S = 5.0
 SILENCE_S = 40.0
@@ -118,7 +118,7 @@ class AsyncConnection:
             try:
                 await self._check(answer)
                 yield None
-                parser = EventStreamParser()
+                parser = EventStreamReader()
                 async for chunk in answer.aiter_bytes():
                     for event in parser.feed(chunk):
                         yield event

@@ -16,7 +16,7 @@ from choir_client._sync.memory import Memory
 from choir_client._sync.schedules import Schedules
 from choir_client._sync.sessions import Sessions
 from choir_client.conversation_events import Answer, choose_conversation
-from choir_client.target import Target, find_target
+from choir_common.target import Target, find_target
 from choir_common.wire.operator import DmView, SystemStatus
 
 

@@ -22,10 +22,10 @@ from choir_client.operation import (
     ResponseT,
     Stream,
 )
-from choir_client.target import Target
 from choir_common.errors import ChoirError
 from choir_common.http.client import make_sync_client
-from choir_common.http.response_parser import EventStreamParser, ServerSentEvent
+from choir_common.http.response_parser import EventStreamReader, ServerSentEvent
+from choir_common.target import Target
 
 CONNECT_TIMEOUT_S = 5.0
 SILENCE_S = 40.0
@@ -117,7 +117,7 @@ class Connection:
             try:
                 self._check(answer)
                 yield None
-                parser = EventStreamParser()
+                parser = EventStreamReader()
                 for chunk in answer.iter_bytes():
                     for event in parser.feed(chunk):
                         yield event

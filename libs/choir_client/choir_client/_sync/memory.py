@@ -4,11 +4,11 @@ from collections.abc import Generator, Mapping
 from typing import Literal
 
 import httpx2
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from choir_client import operations
 from choir_client._sync.connection import CONNECT_TIMEOUT_S, Connection
-from choir_client.operation import Operation, QueryParams, ResponseT
+from choir_client.operation import AnyBody, Operation, QueryParams, ResponseT
 from choir_common.wire.memory_forget import ForgetReport, ForgetSelection, ResetRequest
 from choir_common.wire.memory_modes import (
     ConversationMemory,
@@ -32,12 +32,6 @@ from choir_common.wire.memory_sessions import SessionErased
 from choir_common.wire.model import JsonObject
 
 STREAM_READ_TIMEOUT_S = 60.0
-
-
-class _AnyFields(BaseModel):
-    """A request body with any fields of `MemoryQuery`, which the server completes and checks."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 class Memory:
@@ -70,7 +64,7 @@ class Memory:
 
     def search_by(self, fields: JsonObject) -> MemoryHits:
         """Return the hits of a search given as the fields of `MemoryQuery`. Raises InvalidRequest."""
-        return self._call(operations.SEARCH, body=_AnyFields.model_validate(fields))
+        return self._call(operations.SEARCH, body=AnyBody.model_validate(fields))
 
     def receipt(self, receipt_id: str) -> SearchReceipt:
         """Return the receipt of a search. Raises NotFound."""

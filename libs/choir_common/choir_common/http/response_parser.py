@@ -47,7 +47,7 @@ class ServerSentEvent:
     data: str
 
 
-class EventStreamParser:
+class EventStreamReader:
     """Incremental parser of an event stream; comments are skipped, an incomplete last event is dropped."""
 
     def __init__(self) -> None:
@@ -74,8 +74,8 @@ class EventStreamParser:
 
 
 async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[ServerSentEvent]:
-    """Parse an event stream; raises the errors of `EventStreamParser.feed`."""
-    parser = EventStreamParser()
+    """Parse an event stream; raises the errors of `EventStreamReader.feed`."""
+    parser = EventStreamReader()
     async for chunk in chunks:
         for event in parser.feed(chunk):
             yield event

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 
 from choir_client import AsyncChoirClient
 from choir_client.failures import parse_response
-from choir_client.target import Target
 from choir_common.errors import NotFound
+from choir_common.target import Target
 from choir_common.wire.api_clients import AddApiClient, AddedApiClient, ApiClientView
 from choir_common.wire.audit import AnchorList
 from choir_common.wire.erasure import PersonErasurePreview

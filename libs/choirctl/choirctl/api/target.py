@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from choir_client import target
-from choir_client.target import Target
+from choir_common import target
+from choir_common.target import Target
 
 Home = Annotated[
     Path | None,

@@ -9,8 +9,8 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError
+from choir_common.target import Target
 from choir_local.home import Home
 from choirctl.api.control import ControlClient
 from choirctl.chat.dm_client import DmClient

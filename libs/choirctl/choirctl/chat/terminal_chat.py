@@ -17,11 +17,11 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
 from rich.markup import escape
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.escape_text import escape_hidden
 from choir_common.ids import new_id
 from choir_common.lanes import CORE_LANE_PREFIX, is_core
+from choir_common.target import Target
 from choir_common.wire.memory_modes import INCOGNITO, MEMORY_MODES
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import CommandView

@@ -9,8 +9,8 @@ from typing import Annotated, TypeVar
 import typer
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.config_api import ConfigProgress
 from choir_common.wire.operator import AgentView, SignalQueued, StartAgent
 from choirctl.api.control import ControlClient, connect

@@ -6,7 +6,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from choir_client.target import Target
+from choir_common.target import Target
 from choir_common.wire.operations import OperationView, RolloutReport
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target

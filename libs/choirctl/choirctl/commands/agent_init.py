@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import typer
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError, Conflict, InvalidRequest
 from choir_common.ids import AGENT_ID_RULE, is_agent_id
+from choir_common.target import Target
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import print_json, stderr_console
 from choirctl.start.agent_entries import AgentOptions, ConfigEntry, entries_to_add

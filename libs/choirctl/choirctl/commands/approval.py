@@ -7,7 +7,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from choir_client.target import Target
 from choir_common.approvals import (
     LineKind,
     escape_lines,
@@ -16,6 +15,7 @@ from choir_common.approvals import (
 )
 from choir_common.errors import Conflict
 from choir_common.grants import parse_days, parse_scope
+from choir_common.target import Target
 from choir_common.wire.operator import ApprovalView, Decision
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError, NotFound
+from choir_common.target import Target
 from choir_common.wire.audit import AnchorList, AnchorView
 from choir_common.wire.operator import LogVerification
 from choirctl.api.control import connect

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.activity import Draft
 from choir_common.wire.messages import InboundAccepted, OutboundMessage
 from choirctl.api.control import ControlClient, connect

@@ -7,8 +7,8 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.api_clients import AddApiClient, AddedApiClient, ApiClientView
 from choir_common.wire.validation_messages import error_messages
 from choirctl.api.control import connect

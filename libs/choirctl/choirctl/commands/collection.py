@@ -11,8 +11,8 @@ import httpx2
 import typer
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.memory_collections import (
     MAX_DOCUMENT_NAME,
     CollectionDocument,

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
 from choir_common.errors import ChoirError, DeadlineExceeded
+from choir_common.target import Target
 from choir_common.wire.config_api import (
     ApplyConfig,
     ConfigApplied,

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.money import CostLine, CostReport
 from choir_common.wire.money_text import format_cost
 from choirctl.api.control import connect

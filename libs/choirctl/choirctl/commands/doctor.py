@@ -5,8 +5,8 @@ import asyncio
 import typer
 from rich.markup import escape
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError
+from choir_common.target import Target
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choirctl.api.target import AsJson, Home, find_target

@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError
+from choir_common.target import Target
 from choir_local.home import Home as LocalHome
 from choir_local.stack import kill_stack, stop_stack
 from choirctl.api.control import connect

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.memory_records import Record
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group

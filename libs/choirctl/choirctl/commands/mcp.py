@@ -10,8 +10,8 @@ import typer
 from pydantic import JsonValue, ValidationError
 from rich.markup import escape
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest, NotFound
+from choir_common.target import Target
 from choir_common.wire.mcp_config import McpConfig, McpServerConfig
 from choir_common.wire.operator import AgentView
 from choir_common.wire.rpc import McpServerStatus

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from choir_client.target import read_env
 from choir_common.errors import InvalidRequest
+from choir_common.target import read_env
 from choirctl.api.target import Home, Url, find_target
 from choirctl.output.terminal import unwrap_stream
 

@@ -19,8 +19,8 @@ from pydantic import TypeAdapter, ValidationError
 from rich.control import Control
 from rich.segment import ControlType
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError, Conflict, InvalidRequest, NotFound, OutcomeUnknown
+from choir_common.target import Target
 from choir_common.wire.memory_operator import ImportRecords
 from choir_common.wire.memory_records import ExportFooter, ExportHeader, Record
 from choir_common.wire.model import DEFERRED

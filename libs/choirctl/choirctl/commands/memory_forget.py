@@ -10,8 +10,8 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from choir_client import AsyncMemory
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.memory_forget import (
     ForgetReport,
     ForgetScope,

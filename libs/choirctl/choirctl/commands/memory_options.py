@@ -8,7 +8,7 @@ import typer
 from pydantic import TypeAdapter
 
 from choir_client import AsyncMemory
-from choir_client.target import Target
+from choir_common.target import Target
 from choir_common.wire.model import JsonObject
 from choirctl.api.control import ControlClient, connect
 from choirctl.arguments import complete_with

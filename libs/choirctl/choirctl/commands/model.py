@@ -4,8 +4,8 @@ import asyncio
 
 import typer
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.model_check import ModelTestResult
 from choir_common.wire.operations import AgentModelAndVoice, ModelView
 from choirctl.api.control import connect

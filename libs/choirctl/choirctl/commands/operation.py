@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from choir_client.target import Target
+from choir_common.target import Target
 from choir_common.wire.operations import OperationView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target

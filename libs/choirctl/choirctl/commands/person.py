@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import typer
 
-from choir_client.target import Target
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.target import Target
 from choir_common.wire.erasure import ErasePerson, ErasureCertificate, PersonErasurePreview
 from choir_common.wire.operations import OperationView
 from choirctl.api.control import connect

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
+from choir_common.target import Target
 from choir_common.wire.operator import Page
 from choir_common.wire.people import LinkIdentity, PersonView
 from choirctl.api.control import connect

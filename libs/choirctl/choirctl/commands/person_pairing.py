@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.operator import Page
 from choir_common.wire.pairing import DecidePairing, PairingView
 from choirctl.api.control import connect

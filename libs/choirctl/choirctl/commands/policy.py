@@ -7,9 +7,9 @@ import orjson
 import typer
 from rich.markup import escape
 
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest
 from choir_common.grants import describe_grant
+from choir_common.target import Target
 from choir_common.wire.grants import GrantView
 from choir_common.wire.model import JsonObject
 from choir_common.wire.policy import (

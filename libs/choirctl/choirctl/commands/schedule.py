@@ -9,8 +9,8 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.schedules import (
     DEFAULT_SKILL_TEXT,
     NewSchedule,

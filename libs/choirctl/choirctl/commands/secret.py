@@ -14,7 +14,6 @@ import typer
 from pydantic import JsonValue
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
 from choir_common.errors import Forbidden, InvalidRequest, NotFound
 from choir_common.secret_file import (
     MAX_VALUE_BYTES,
@@ -24,6 +23,7 @@ from choir_common.secret_file import (
     read_secret_file,
 )
 from choir_common.stack_secrets import RESERVED_SECRETS
+from choir_common.target import Target
 from choir_common.wire.config_api import SecretName, SecretsApplied
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from choir_client.operations import RECONNECT_S
-from choir_client.target import Target
 from choir_common.errors import (
     ChoirError,
     Conflict,
@@ -18,6 +17,7 @@ from choir_common.errors import (
     Unavailable,
 )
 from choir_common.lanes import is_core
+from choir_common.target import Target
 from choir_common.wire.events import Event
 from choir_common.wire.operator import CompactMemory, LogVerification, SessionView, SignalQueued
 from choir_common.wire.rpc import StatusReport

@@ -8,8 +8,8 @@ import typer
 from rich.markup import escape
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.target import Target
 from choir_common.wire.config_api import ConfigView
 from choir_common.wire.operator import SystemStatus
 from choirctl.api.control import ControlClient, connect

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
 from choir_common.errors import ChoirError, ErrorEnvelope, InvalidRequest, NotFound, from_envelope
+from choir_common.target import Target
 from choir_common.wire.telegram import ConnectTelegram, TelegramConnection
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target

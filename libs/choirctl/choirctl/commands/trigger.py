@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
+from choir_common.target import Target
 from choir_common.wire.operator import Page
 from choir_common.wire.triggers import TriggerView
 from choirctl.api.control import connect

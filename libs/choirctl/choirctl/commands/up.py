@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from choir_client.target import Target
 from choir_common.errors import ChoirError, Conflict, InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.config import Config
 from choir_common.wire.operator import DmView
 from choir_local.detach import start_detached

@@ -4,8 +4,8 @@ import asyncio
 
 import typer
 
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.operations import AgentModelAndVoice, VoiceView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target

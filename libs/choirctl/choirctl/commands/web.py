@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from choir_client.target import Target
+from choir_common.target import Target
 from choir_common.wire.web import WebLinkView, WebSessionView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import typer
 from rich.markup import escape
 
-from choir_client.target import Target
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.target import Target
 from choir_common.wire.operations import (
     OperationView,
     ResetWorkspace,

@@ -8,8 +8,8 @@ from rich.control import Control
 from rich.segment import ControlType
 
 from choir_client import AsyncMemory
-from choir_client.target import Target
 from choir_common.errors import ChoirError, InvalidRequest, NotFound, StartupError
+from choir_common.target import Target
 from choir_common.wire.memory_operator import ImportRecords
 from choir_common.wire.memory_records import ArchivedSessionRecord, KnowledgeRecord, Record
 from choir_common.wire.schedules import NewSchedule

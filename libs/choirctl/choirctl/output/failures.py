@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import typer
 
-from choir_client.target import read_env
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest
 from choir_common.escape_text import escape_json
+from choir_common.target import read_env
 
 WIDTH = 100  # at most: wider is hard to read
 UNEXPECTED_EXIT = 1

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from choir_client.failures import parse_response
-from choir_client.target import Target
 from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
+from choir_common.target import Target
 from choir_common.wire.operations import OperationEvent, OperationStarted, OperationView
 from choirctl.api import operations
 from choirctl.api.control import ControlClient

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
-from choir_client.target import Target
 from choir_common.errors import StartupError, Unavailable
+from choir_common.target import Target
 from choir_common.wire.operator import AgentView
 from choir_local.home import Home
 from choir_local.stack_state import StackState, is_locked, read_state

@@ -21,9 +21,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from choir_client.failures import parse_response
-from choir_client.secrets_file import read_secrets, salvage_secrets
-from choir_client.target import Target, read_env
 from choir_common.errors import ChoirError, StartupError
+from choir_common.secret_reader import read_secrets, salvage_secrets
+from choir_common.target import Target, read_env
 from choir_common.wire.browser import CHROMIUM_NAMES, NO_SANDBOX, NOT_CONFINED
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.config_api import ConfigView

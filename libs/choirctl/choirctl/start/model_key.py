@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import typer
 from rich.console import Console
 
-from choir_client.secrets_file import read_secrets
 from choir_common.secret_file import edit_secret_file
+from choir_common.secret_reader import read_secrets
 from choir_common.wire.config import Config
 from choir_local.home import Home
 from choir_local.model_choice import ModelChoice, choose_model, environment_keys

@@ -8,8 +8,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from choir_client.target import TOKEN_SECRET
 from choir_common.errors import StartupError
+from choir_common.target import TOKEN_SECRET
 from choir_common.wire.config import (
     AgentConfig,
     AgentDefaults,

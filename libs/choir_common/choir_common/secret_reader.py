@@ -1,4 +1,4 @@
-"""Read-only access to secrets.json: the operator token, and what choirctl checks."""
+"""Read-only access to secrets.json for clients: the operator token, and what choirctl checks."""
 
 import contextlib
 import json

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from choir_client.secrets_file import salvage_secrets
 from choir_common.errors import InvalidRequest, NotFound, Unavailable
+from choir_common.secret_reader import salvage_secrets
 
 HOME_NAME = ".choir.d"
 DEFAULT_PORT = 9400
