@@ -20,6 +20,7 @@ PACKAGES = {
     "choir_common": "libs/choir_common",
     "choir_files": "libs/choir_files",
     "choir_models": "libs/choir_models",
+    "choir_client": "libs/choir_client",
     "choir_testing": "libs/choir_testing",
     "choirctl": "libs/choirctl",
     "choir_local": "deploy/local",

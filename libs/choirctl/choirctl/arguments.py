@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 from typer.models import OptionInfo
 
+from choir_client.failures import parse_response
 from choir_common.errors import ChoirError
 from choir_common.lanes import CORE_LANE_PREFIX, is_core
+from choir_common.target import Target
 from choir_common.wire.config_api import ConfigView
-from choirctl.api.control import ControlClient, connect, parse_response
-from choirctl.api.target import Target, find_target
+from choirctl.api.control import ControlClient, connect
+from choirctl.api.target import find_target
 
 COMPLETION_TIMEOUT_S = 2.0  # a slower completion is useless: the user types the name faster
 RECENT = 50
@@ -24,15 +26,15 @@ NameSource = Callable[[ControlClient], Awaitable[Iterable[str]]]
 
 
 async def _agents(api: ControlClient) -> list[str]:
-    return [view.agent_id for view in await api.agents()]
+    return [view.agent_id for view in await api.agents.list()]
 
 
 async def _sessions(api: ControlClient) -> list[str]:
-    return [view.session_id for view in await api.sessions(None, RECENT)]
+    return [view.session_id for view in await api.sessions.list(None, RECENT)]
 
 
 async def _pending(api: ControlClient) -> list[str]:
-    return [view.approval_id for view in await api.approvals() if view.status == "pending"]
+    return [view.approval_id for view in await api.approvals.list() if view.status == "pending"]
 
 
 async def _grants(api: ControlClient) -> list[str]:
@@ -48,7 +50,7 @@ async def _workspaces(api: ControlClient) -> list[str]:
 
 
 async def _jobs(api: ControlClient) -> list[str]:
-    lanes = [lane.lane for view in await api.agents() for lane in view.lanes]
+    lanes = [lane.lane for view in await api.agents.list() for lane in view.lanes]
     return [lane.removeprefix(CORE_LANE_PREFIX) for lane in lanes if is_core(lane)]
 
 
@@ -56,7 +58,7 @@ def _configured(section: str) -> NameSource:
     """Return a function that lists the names in a section of the active configuration."""
 
     async def names(api: ControlClient) -> Iterable[str]:
-        view = parse_response(await api.send("GET", "/v1/config"), ConfigView)
+        view = parse_response(await api.connection.send("GET", "/v1/config"), ConfigView)
         entries = view.config.get(section)
         return entries if isinstance(entries, dict) else ()
 

@@ -18,6 +18,7 @@ from choir_common.errors import NotFound
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.response_parser import ServerSentEvent
 from choir_common.http.responses import KEEPALIVE, problem_response, render_event
+from choir_common.target import Target
 from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.events import GENESIS, Event, EventPayload, ReplyKind, render_payload
 from choir_common.wire.messages import (
@@ -29,7 +30,6 @@ from choir_common.wire.messages import (
 )
 from choir_common.wire.operator import AgentView, CommandView, DmView, EventPage, Page, SessionView
 from choir_common.wire.rpc import ResourceBindings
-from choirctl.api.target import Target
 
 
 @dataclass

@@ -4,9 +4,9 @@ import asyncio
 import subprocess
 from pathlib import Path
 
+from choir_common.target import Target
 from choir_common.wire.activity import Card
 from choir_common.wire.events import CoreStarted, CoreStopped, Reply, UserMessageStarted
-from choirctl.api.target import Target
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.service.choirctl.test_talk import Terminal, terminal
 from tests.support.preloaded_choirctl import run_choirctl

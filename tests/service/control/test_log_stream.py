@@ -10,8 +10,8 @@ import pytest
 from choir_common.errors import ChoirError, NotFound
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import ServerSentEvent, parse_events
+from choir_common.target import Target
 from choirctl.api.control import connect
-from choirctl.api.target import Target
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_sessions import stop_well
 from tests.service.control.world import World
@@ -77,7 +77,7 @@ async def test_choirctl_follows_through_a_restart_of_choird(world: World, agent:
 
     async def follow() -> None:
         async with connect(place) as api:
-            async for event in api.follow_events(agent.spec.session_id, 0):
+            async for event in api.sessions.follow(agent.spec.session_id, 0):
                 seen.append(event.rev)
 
     following = asyncio.create_task(follow())
@@ -97,7 +97,7 @@ async def test_choirctl_follows_through_a_restart_of_choird(world: World, agent:
 async def test_a_log_that_does_not_exist_is_said_at_once(world: World) -> None:
     async with connect(Target(Path(world.home), None)) as api:
         with pytest.raises(NotFound):
-            await anext(aiter(api.follow_events("ses_none", 0)))
+            await anext(aiter(api.sessions.follow("ses_none", 0)))
     async with connect(Target(Path(world.home), "http://127.0.0.1:9")) as api:
         with pytest.raises(ChoirError):
-            await anext(aiter(api.follow_events("ses_none", 0)))
+            await anext(aiter(api.sessions.follow("ses_none", 0)))

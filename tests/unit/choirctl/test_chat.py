@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.attachments import Button
 from choir_common.wire.events import (
     GENESIS,
@@ -29,7 +30,6 @@ from choir_common.wire.events import (
 from choir_common.wire.messages import EditTarget, OutboundMessage
 from choir_common.wire.operator import CommandView
 from choir_common.wire.rpc import StatusReport
-from choirctl.api.target import Target
 from choirctl.chat.approval_prompts import PendingApprovals, without_edited
 from choirctl.chat.history import history_line
 from choirctl.chat.lane_activity import MAX_LINES, LaneTracker

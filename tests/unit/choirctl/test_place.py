@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from choirctl.api.target import Target, find_home
+from choir_common.target import Target, find_home
 
 
 def test_a_home_is_the_option_then_the_variable_then_the_default(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from choirctl.api.secrets_file import salvage_secrets
-from choirctl.api.target import Target
+from choir_common.secret_reader import salvage_secrets
+from choir_common.target import Target
 
 
 @pytest.mark.parametrize(

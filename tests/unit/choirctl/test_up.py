@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from choir_common.target import Target
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
-from choirctl.api.target import Target
 from choirctl.commands.up import UpCommand
 
 

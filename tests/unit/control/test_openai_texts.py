@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_common.errors import InvalidRequest
+from choir_common.reply_text import ReplyText
 from choir_control.api.openai.chat_request import parse_chat_request
 from choir_control.api.openai.client_tasks import answer_task
-from choir_control.api.openai.reply_text import ReplyText
 
 USER = {"role": "user", "content": "hello"}
 

@@ -54,18 +54,39 @@ def make_client(
         return httpx2.AsyncClient(
             base_url="http://choir", transport=transport, headers=headers, timeout=timeout
         )
-    # as above: plain HTTP needs no certificates, and redirects are not followed
-    verify: ssl.SSLContext | bool = endpoint.startswith(TLS_SCHEME)
-    if ca_pem:
-        verify = ssl_context_for(ca_pem)
     return httpx2.AsyncClient(
         base_url=endpoint,
         headers=headers,
         timeout=timeout,
         limits=limits,
-        verify=verify,
+        verify=_verification(endpoint, ca_pem),
         trust_env=False,
     )
+
+
+def make_sync_client(
+    endpoint: str, *, headers: Mapping[str, str] | None = None, ca_pem: str | None = None
+) -> httpx2.Client:
+    """Return a client as `make_client` does, for programs without an event loop; the caller closes it."""
+    timeout = httpx2.Timeout(30.0, connect=5.0)
+    if endpoint.startswith(UNIX_SCHEME):
+        path = endpoint.removeprefix(UNIX_SCHEME)
+        transport = httpx2.HTTPTransport(uds=path, trust_env=False, verify=False)
+        return httpx2.Client(
+            base_url="http://choir", transport=transport, headers=headers, timeout=timeout
+        )
+    return httpx2.Client(
+        base_url=endpoint,
+        headers=headers,
+        timeout=timeout,
+        verify=_verification(endpoint, ca_pem),
+        trust_env=False,
+    )
+
+
+def _verification(endpoint: str, ca_pem: str | None) -> ssl.SSLContext | bool:
+    """Return how to verify a server; plain HTTP needs no certificates, and redirects are not followed."""
+    return ssl_context_for(ca_pem) if ca_pem else endpoint.startswith(TLS_SCHEME)
 
 
 def ssl_context_for(ca_pem: str) -> ssl.SSLContext:

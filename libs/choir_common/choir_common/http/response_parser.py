@@ -4,7 +4,7 @@ Used by every HTTP client of a Choir service. The writer is `responses`; the par
 that a client need not import a web framework.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -47,27 +47,38 @@ class ServerSentEvent:
     data: str
 
 
-async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[ServerSentEvent]:
-    """Parse an event stream; comments are skipped, an incomplete last event is dropped.
+class EventStreamReader:
+    """Incremental parser of an event stream; comments are skipped, an incomplete last event is dropped."""
 
-    Raises ValueError if a line is longer than 1,000,000 bytes.
-    """
-    buffer = b""
-    fields: dict[str, str] = {}
-    async for chunk in chunks:
-        buffer += chunk
-        *lines, buffer = buffer.split(b"\n")
-        if len(buffer) > MAX_LINE_BYTES:
+    def __init__(self) -> None:
+        self._rest = b""
+        self._fields: dict[str, str] = {}
+
+    def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
+        """Yield the events that this chunk completes.
+
+        Raises ValueError if a line is longer than 1,000,000 bytes.
+        """
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > MAX_LINE_BYTES:
             raise ValueError("an event stream line is too long")
         for line in lines:
             text = line.rstrip(b"\r").decode()
             if text:
-                _take(fields, text)
-            elif "data" in fields:
+                _take(self._fields, text)
+            elif "data" in self._fields:
+                fields, self._fields = self._fields, {}
                 yield ServerSentEvent(
                     fields.get("id", ""), fields.get("event", "message"), fields["data"]
                 )
-                fields = {}
+
+
+async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[ServerSentEvent]:
+    """Parse an event stream; raises the errors of `EventStreamReader.feed`."""
+    parser = EventStreamReader()
+    async for chunk in chunks:
+        for event in parser.feed(chunk):
+            yield event
 
 
 def _take(fields: dict[str, str], line: str) -> None:

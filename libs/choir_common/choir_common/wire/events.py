@@ -99,8 +99,7 @@ class ToolCall(WireModel):
 
 
 NoteKind = Literal["jobs", "limit", "input", "skill"]
-"""What a note in a prompt is about: open core jobs, the answers left in a skill, the input of a skill's
-current step, or the step itself."""
+"""What a note is about: open core jobs, the answers left in a skill, its current input, or its step."""
 
 
 class PromptNote(WireModel):
@@ -210,9 +209,8 @@ class MemoryWriteCommitted(WireModel):
 ReplyKind = Literal["answer", "error", "notice", "report", "message", "silent"]
 """`report`: about a finished job or a decision; `message`: sent while the work continues; `notice`: from
 Choir itself; `silent`: the end of a wake-up with nothing to say, which nobody is shown."""
-NON_CLOSING_KINDS: frozenset[ReplyKind] = frozenset(
-    {"notice", "message"}
-)  # they close no message and no turn
+# they close no message and no turn
+NON_CLOSING_KINDS: frozenset[ReplyKind] = frozenset({"notice", "message"})
 
 
 class Reply(WireModel):

@@ -15,10 +15,10 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
 
+from choir_client.failures import convert_transport_errors
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import read_problem
-from choirctl.api.control import convert_transport_errors
-from choirctl.api.target import Target
+from choir_common.target import Target
 
 CALL_TIMEOUT_S = 3700.0
 """Longer than the longest `wait_seconds` of a tool."""

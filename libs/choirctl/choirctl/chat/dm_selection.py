@@ -24,7 +24,7 @@ async def select_dm(api: ControlClient, agent: str | None = None, dm: str | None
         return _check_named(dms, dm)
     if agent is None:
         return default_dm(dms)
-    view = await api.agent(agent)
+    view = await api.agents.get(agent)
     if view.bindings is None:
         raise Conflict(
             f"Agent {agent} is {view.state}, so it has no DM to talk in. Start it with `choirctl "

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import httpx2
 
+from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
-from choirctl.api.control import ControlClient, parse_response
+from choirctl.api.control import ControlClient
 
 CHUNK_BYTES = 256 * 1024
 TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
@@ -33,7 +34,7 @@ async def upload_file(api: ControlClient, dm: str, path: Path) -> Attachment:
     it.
     """
     size = await asyncio.to_thread(_size_of, path)
-    answer = await api.upload(
+    answer = await api.connection.upload(
         f"/v1/dms/{dm}/files",
         _chunks(path),
         params={"name": path.name},
@@ -55,7 +56,7 @@ async def _save(
 ) -> str:
     path = f"/v1/dms/{dm}/messages/{message.outbox_id}/files/{attachment.ref}"
     try:
-        saved_path = await _write(folder, attachment.name, api.download(path, TIMEOUT))
+        saved_path = await _write(folder, attachment.name, api.connection.download(path, TIMEOUT))
     except (ChoirError, OSError) as error:
         return f"{escape_hidden(attachment.name)} could not be saved: {error}"
     return f"{attachment.kind} saved as {saved_path}"

@@ -49,7 +49,7 @@ class SessionFollower:
 
     async def bound_agent(self) -> AgentView | None:
         """Return the agent that is bound to the DM now, if any, and remember the DM's memory mode."""
-        for agent in await self._api.agents():
+        for agent in await self._api.agents.list():
             if agent.bindings is not None and agent.bindings.dm == self._dm:
                 self.memory_mode = agent.memory_mode
                 return agent
@@ -60,11 +60,11 @@ class SessionFollower:
 
     async def _follow(self, agent: AgentView) -> str:
         """Fold a session's events until it ends; return its id."""
-        session = await self._api.session(str(agent.session_id))
+        session = await self._api.sessions.get(str(agent.session_id))
         self.lanes.start(agent.agent_id, agent.lanes, time.monotonic())
         name = session.session_id
         seen = self.shown_revs.setdefault(name, session.head_rev)
-        news = self._api.follow_events(name, max(0, seen - OVERLAP_EVENTS))
+        news = self._api.sessions.follow(name, max(0, seen - OVERLAP_EVENTS))
         async with contextlib.aclosing(news):
             async for event in news:
                 line = self.lanes.apply(event, time.monotonic())

@@ -8,11 +8,12 @@ from datetime import datetime
 
 from rich.markup import escape
 
+from choir_client.operations import PAGE_SIZE
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import SessionView
-from choirctl.api.control import PAGE_SIZE, ControlClient
+from choirctl.api.control import ControlClient
 
 MAX_SESSIONS = 3  # an agent that was restarted recently continues in a new session
 MAX_EVENTS = 2_000  # events read per session, newest first: enough for a conversation of days
@@ -33,7 +34,7 @@ class History:
 
 async def read_history(api: ControlClient, agent_id: str, dm: str, most: int) -> History:
     """Return up to `most` of the newest messages in a DM. Raises NotFound for an unknown agent."""
-    newest = await api.sessions(agent_id, MAX_SESSIONS)
+    newest = await api.sessions.list(agent_id, MAX_SESSIONS)
     # the log of an ended incognito session is erased
     sessions = [it for it in newest if it.ended_at is None or it.memory_mode != INCOGNITO]
     messages: list[Event] = []
@@ -52,7 +53,7 @@ async def _read_messages(
     upper, lowest = session.head_rev, max(0, session.head_rev - MAX_EVENTS)
     while upper > lowest and len(messages) < most:
         lower = max(lowest, upper - PAGE_SIZE)
-        page = await api.events(session.session_id, lower)
+        page = await api.sessions.events(session.session_id, lower)
         of_dm = [e for e in page.items if e.rev <= upper and _is_message(e, dm)]
         messages = [*of_dm, *messages]
         upper = lower

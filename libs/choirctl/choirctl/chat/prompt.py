@@ -22,8 +22,8 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
 from choir_common.escape_text import escape_hidden
+from choir_common.target import Target
 from choir_common.wire.operator import CommandView
-from choirctl.api.target import Target
 from choirctl.chat.lane_activity import truncate_to_width
 from choirctl.chat.line_parser import LOCAL_COMMANDS, quote_name, unquote_partial_name
 from choirctl.output.terminal import unwrap_stream

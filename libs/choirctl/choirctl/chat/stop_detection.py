@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass
 
 from choir_common.errors import ChoirError
+from choir_common.target import Target
 from choir_local.home import Home
 from choirctl.api.control import ControlClient
-from choirctl.api.target import Target
 from choirctl.chat.dm_client import DmClient
 from choirctl.start.background import is_running
 
@@ -79,4 +79,4 @@ async def wait_until_stopped(
         if why is not None:
             return why
         with contextlib.suppress(ChoirError):
-            is_stopped = (await api.agent(agent_id)).state == "stopped"
+            is_stopped = (await api.agents.get(agent_id)).state == "stopped"

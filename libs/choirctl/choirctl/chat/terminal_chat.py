@@ -21,11 +21,11 @@ from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.escape_text import escape_hidden
 from choir_common.ids import new_id
 from choir_common.lanes import CORE_LANE_PREFIX, is_core
+from choir_common.target import Target
 from choir_common.wire.memory_modes import INCOGNITO, MEMORY_MODES
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import CommandView
 from choirctl.api.control import ControlClient, connect
-from choirctl.api.target import Target
 from choirctl.chat.approval_prompts import (
     ButtonChoice,
     PendingApproval,

@@ -8,11 +8,13 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.config_api import ConfigProgress
 from choir_common.wire.operator import AgentView, SignalQueued, StartAgent
-from choirctl.api.control import ControlClient, connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import ControlClient, connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, ConversationName, OptionalJobName, config_name_option
 from choirctl.commands.agent_build import build, update, update_all
@@ -51,7 +53,7 @@ def list_agents(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
     """List all agents and their state."""
-    agents = _call(find_target(ctx, home, url), lambda api: api.agents())
+    agents = _call(find_target(ctx, home, url), lambda api: api.agents.list())
     if as_json:
         print_json(agents)
     else:
@@ -104,7 +106,9 @@ def start(
         notion=notion,
         email=email,
     )
-    view = _call(find_target(ctx, home, url), lambda api: api.start_agent(agent, request, START_S))
+    view = _call(
+        find_target(ctx, home, url), lambda api: api.agents.start(agent, request, timeout_s=START_S)
+    )
     _print_agent(view, f"Agent {agent} is {view.state}.", as_json)
 
 
@@ -122,7 +126,7 @@ def stop(
     """
     view = _call(
         find_target(ctx, home, url),
-        lambda api: _show_until_done(api, agent, "stops", api.stop_agent(agent, STOP_S)),
+        lambda api: _show_until_done(api, agent, "stops", api.agents.stop(agent, timeout_s=STOP_S)),
     )
     _print_agent(view, f"Agent {agent} is {view.state}.", as_json)
 
@@ -141,7 +145,7 @@ def restart(
     view = _call(
         find_target(ctx, home, url),
         lambda api: _show_until_done(
-            api, agent, "restarts", api.restart_agent(agent, STOP_S + START_S)
+            api, agent, "restarts", api.agents.restart(agent, timeout_s=STOP_S + START_S)
         ),
     )
     _print_agent(view, f"Agent {agent} is {view.state}.", as_json)
@@ -177,7 +181,7 @@ def inject(
     """
     if not text.strip():
         raise InvalidRequest("TEXT is empty.")
-    queued_signal = _call(find_target(ctx, home, url), lambda api: api.inject(agent, text, dm))
+    queued_signal = _call(find_target(ctx, home, url), lambda api: api.jobs.inject(agent, text, dm))
     _tell_note(queued_signal, as_json)
 
 
@@ -194,7 +198,7 @@ def cancel(
 
     Everything else continues.
     """
-    queued_signal = _call(find_target(ctx, home, url), lambda api: api.cancel(agent, job, dm))
+    queued_signal = _call(find_target(ctx, home, url), lambda api: api.jobs.cancel(agent, job, dm))
     _tell_note(queued_signal, as_json)
 
 
@@ -207,10 +211,10 @@ def _tell_note(queued_signal: SignalQueued, as_json: bool) -> None:
 
 async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:
     """Return an agent, and which configuration version it has applied."""
-    view = await api.agent(agent)
+    view = await api.agents.get(agent)
     if view.session_id is None:
         return view, ""
-    report = parse_response(await api.send("GET", "/v1/config/report"), ConfigProgress)
+    report = parse_response(await api.connection.send("GET", "/v1/config/report"), ConfigProgress)
     part = next((part for part in report.agents if part.name == agent), None)
     if part is None:
         return view, ""
@@ -229,7 +233,7 @@ async def _show_until_done(
             while not (await asyncio.wait((stopping,), timeout=POLL_INTERVAL_S))[0]:
                 # a failed status query does not affect the stop
                 with contextlib.suppress(ChoirError):
-                    at = "; ".join(lane_state(lane) for lane in (await api.agent(agent)).lanes)
+                    at = "; ".join(lane_state(lane) for lane in (await api.agents.get(agent)).lanes)
                     line.update(f"{agent} {does}, {time.monotonic() - started_at:.0f} s… {at}")
             return await stopping
         except asyncio.CancelledError:

@@ -6,9 +6,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from choir_common.target import Target
 from choir_common.wire.operations import OperationView, RolloutReport
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
 from choirctl.output.operation_progress import raise_failure, run_operation
 from choirctl.output.printing import print_json, print_rows, stderr_console, table

@@ -14,7 +14,8 @@ import typer
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest
 from choir_common.ids import AGENT_ID_RULE, is_agent_id
-from choirctl.api.target import AsJson, Home, Target, find_target
+from choir_common.target import Target
+from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import print_json, stderr_console
 from choirctl.start.agent_entries import AgentOptions, ConfigEntry, entries_to_add
 from choirctl.start.background import agents_if_running

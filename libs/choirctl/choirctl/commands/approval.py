@@ -1,7 +1,7 @@
 """Commands `choirctl approval list|show|approve|reject|rollback`; see docs/design/approvals.md."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -10,20 +10,21 @@ from rich.table import Table
 from choir_common.approvals import (
     LineKind,
     escape_lines,
-    request_digest,
     request_lines,
     request_summary,
 )
 from choir_common.errors import Conflict, InvalidRequest
 from choir_common.grants import parse_days, parse_scope
+from choir_common.target import Target
 from choir_common.wire.model import JsonObject
 from choir_common.wire.operator import ApprovalView, Decision
-from choirctl.api.control import ApprovalVerdict, connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import ApprovalId
 from choirctl.output.printing import format_age, print_json, print_rows, stdout_console, table
 
+Verdict = Literal["approve", "reject"]
 WHO_READS = 12  # characters of a digest, enough for a person to compare
 STYLES = {LineKind.HEAD: "bold", LineKind.PLACE: "cyan", LineKind.OLD: "red", LineKind.NEW: "green"}
 
@@ -130,7 +131,7 @@ def _data(view: ApprovalView) -> ApprovalView:
 
 
 def _decide(
-    place: Target, approval: str, verdict: ApprovalVerdict, decision: Decision, as_json: bool
+    place: Target, approval: str, verdict: Verdict, decision: Decision, as_json: bool
 ) -> None:
     view = asyncio.run(_send(place, approval, verdict, decision, as_json))
     if as_json:
@@ -161,31 +162,31 @@ def roll_back(
 
 async def _list(place: Target) -> list[ApprovalView]:
     async with connect(place) as api:
-        return await api.approvals()
+        return await api.approvals.list()
 
 
 async def _show(place: Target, approval: str) -> ApprovalView:
     async with connect(place) as api:
-        return _verify_digest(await api.approval(approval))
+        return await api.approvals.get(approval)
 
 
 async def _roll_back(place: Target, approval: str) -> ApprovalView:
     async with connect(place) as api:
-        return await api.roll_back(approval)
+        return await api.approvals.roll_back(approval)
 
 
 async def _send(
-    place: Target, approval: str, verdict: ApprovalVerdict, decision: Decision, as_json: bool
+    place: Target, approval: str, verdict: Verdict, decision: Decision, as_json: bool
 ) -> ApprovalView:
     async with connect(place) as api:
-        view = _verify_digest(await api.approval(approval))
+        view = await api.approvals.get(approval)
         if view.status != "pending":
             raise Conflict(_already(view))
         if not as_json:
             _print_request(view)
-        # the digest of what was just shown: control refuses the decision if it has changed since
-        bound = decision.model_copy(update={"digest": view.digest})
-        return await api.decide_approval(approval, verdict, bound)
+        if verdict == "approve":
+            return await api.approvals.approve(view, decision)
+        return await api.approvals.reject(view, decision)
 
 
 def _already(view: ApprovalView) -> str:
@@ -206,19 +207,6 @@ def _rows(views: list[ApprovalView]) -> Table:
             view.decided_by or "-",
         )
     return rows
-
-
-def _verify_digest(view: ApprovalView) -> ApprovalView:
-    """Return the request if its content matches its digest; raise Conflict otherwise.
-
-    Requests of early versions have no digest; all of them were decided long ago.
-    """
-    if view.digest in ("", request_digest(view.request_type, view.payload, view.basis)):
-        return view
-    raise Conflict(
-        f"{view.approval_id} does not match its digest: it was changed after the request. Reject "
-        "it in a conversation, or let it expire."
-    )
 
 
 def _print_request(view: ApprovalView) -> None:

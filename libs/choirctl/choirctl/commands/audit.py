@@ -7,10 +7,11 @@ import typer
 from rich.markup import escape
 
 from choir_common.errors import ChoirError, NotFound
+from choir_common.target import Target
 from choir_common.wire.audit import AnchorList, AnchorView
 from choir_common.wire.operator import LogVerification
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import (
     format_count,
@@ -144,4 +145,6 @@ async def _rotate(place: Target) -> AnchorList:
 async def _verify(place: Target) -> tuple[AnchorList, list[LogVerification]]:
     async with connect(place) as api:
         listing = await api.anchors()
-        return listing, [await api.verify(session) for session in await api.session_ids()]
+        return listing, [
+            await api.sessions.verify(view.session_id) for view in await api.sessions.list()
+        ]

@@ -12,10 +12,11 @@ import typer
 from rich.markup import escape
 
 from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.activity import Draft
 from choir_common.wire.messages import InboundAccepted, OutboundMessage
 from choirctl.api.control import ControlClient, connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.chat.dm_client import DmClient, open_dm
 from choirctl.chat.dm_selection import select_dm
 from choirctl.chat.draft_lines import wrap_draft

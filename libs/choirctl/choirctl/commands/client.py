@@ -8,11 +8,11 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.api_clients import AddApiClient, AddedApiClient, ApiClientView
 from choir_common.wire.validation_messages import error_messages
-from choirctl.api.api_clients import add_client, list_clients, revoke_client
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import (
     format_age,
@@ -119,14 +119,14 @@ def revoke(
 
 async def _add(place: Target, request: AddApiClient) -> AddedApiClient:
     async with connect(place) as api:
-        return await add_client(api, request)
+        return await api.add_client(request)
 
 
 async def _list(place: Target) -> list[ApiClientView]:
     async with connect(place) as api:
-        return await list_clients(api)
+        return await api.api_clients()
 
 
 async def _revoke(place: Target, name: str) -> None:
     async with connect(place) as api:
-        await revoke_client(api, name)
+        await api.revoke_client(name)

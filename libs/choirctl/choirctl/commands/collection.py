@@ -10,7 +10,9 @@ from urllib.parse import quote
 import httpx2
 import typer
 
+from choir_client.failures import parse_response
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.memory_collections import (
     MAX_DOCUMENT_NAME,
     CollectionDocument,
@@ -21,8 +23,8 @@ from choir_common.wire.memory_collections import (
     DocumentsRemoved,
     NewFolder,
 )
-from choirctl.api.control import connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId
 from choirctl.output.collection_views import (
@@ -191,7 +193,7 @@ async def _add(
     results: list[DocumentAdded] = []
     async with connect(place) as api:
         for file in files:
-            answer = await api.upload(
+            answer = await api.connection.upload(
                 f"{_path(agent, collection)}/files",
                 _pieces(file),
                 params={"name": file.name[-MAX_DOCUMENT_NAME:]},
@@ -210,7 +212,7 @@ async def _follow(
     body = NewFolder(folder=folder)
     async with connect(place) as api:
         path = f"{_path(agent, collection)}/folder"
-        answer = await api.send("POST", path, body=body, timeout_s=LONG_S)
+        answer = await api.connection.send("POST", path, body=body, timeout_s=LONG_S)
         (view,) = parse_response(answer, Collections).collections
         if not wait:
             return view
@@ -226,7 +228,7 @@ async def _follow(
 
 async def _list_collections(place: Target, agent: str) -> list[CollectionView]:
     async with connect(place) as api:
-        answer = await api.send("GET", _path(agent))
+        answer = await api.connection.send("GET", _path(agent))
     return list(parse_response(answer, Collections).collections)
 
 
@@ -238,7 +240,7 @@ async def _list_documents(
     async with connect(place) as api:
         while len(documents) < limit:
             params["limit"] = str(min(PAGE, limit - len(documents)))
-            answer = await api.send("GET", _path(agent, collection), params=params)
+            answer = await api.connection.send("GET", _path(agent, collection), params=params)
             page = parse_response(answer, CollectionDocuments)
             documents += page.documents
             if not page.more:
@@ -252,5 +254,5 @@ async def _remove(
 ) -> DocumentsRemoved:
     params = {} if document is None else {"document": document}
     async with connect(place) as api:
-        answer = await api.send("DELETE", _path(agent, collection), params=params)
+        answer = await api.connection.send("DELETE", _path(agent, collection), params=params)
     return parse_response(answer, DocumentsRemoved)

@@ -11,7 +11,9 @@ from pydantic import JsonValue
 from rich.markup import escape
 from rich.table import Table
 
+from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, DeadlineExceeded
+from choir_common.target import Target
 from choir_common.wire.config_api import (
     ApplyConfig,
     ConfigApplied,
@@ -23,8 +25,8 @@ from choir_common.wire.config_api import (
     RepoChange,
 )
 from choir_common.wire.config_schema import config_reference, config_schema
-from choirctl.api.control import ControlClient, connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import ControlClient, connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import (
     print_colored_json,
     print_json,
@@ -179,7 +181,9 @@ async def follow_report(
         if progress.settled or time.monotonic() >= deadline:
             return progress
         await asyncio.sleep(LOOK_S)
-        progress = parse_response(await api.send("GET", "/v1/config/report"), ConfigProgress)
+        progress = parse_response(
+            await api.connection.send("GET", "/v1/config/report"), ConfigProgress
+        )
 
 
 def raise_unless_applied(progress: ConfigProgress, wait_s: float) -> None:
@@ -200,28 +204,32 @@ def raise_unless_applied(progress: ConfigProgress, wait_s: float) -> None:
 
 async def _show(place: Target) -> ConfigView:
     async with connect(place) as api:
-        return parse_response(await api.send("GET", "/v1/config"), ConfigView)
+        return parse_response(await api.connection.send("GET", "/v1/config"), ConfigView)
 
 
 async def _diff(place: Target, method: str, path: str, timeout_s: float = 30.0) -> ConfigDiff:
     async with connect(place) as api:
-        return parse_response(await api.send(method, path, timeout_s=timeout_s), ConfigDiff)
+        return parse_response(
+            await api.connection.send(method, path, timeout_s=timeout_s), ConfigDiff
+        )
 
 
 async def _report(place: Target) -> ConfigProgress:
     async with connect(place) as api:
-        return parse_response(await api.send("GET", "/v1/config/report"), ConfigProgress)
+        return parse_response(await api.connection.send("GET", "/v1/config/report"), ConfigProgress)
 
 
 async def _apply(place: Target, wait_s: float, quiet: bool) -> ConfigApplied:
     async with connect(place) as api:
-        config_diff = parse_response(await api.send("GET", "/v1/config/diff"), ConfigDiff)
+        config_diff = parse_response(
+            await api.connection.send("GET", "/v1/config/diff"), ConfigDiff
+        )
         if not quiet:
             _print_changes(config_diff)
         # the digest of what was just shown: control refuses if something else is staged by now
         body = ApplyConfig(digest=config_diff.digest)
         result = parse_response(
-            await api.send("POST", "/v1/config/apply", body=body), ConfigApplied
+            await api.connection.send("POST", "/v1/config/apply", body=body), ConfigApplied
         )
         if not quiet:
             stderr_console().print(f"Version {result.version} is active.")

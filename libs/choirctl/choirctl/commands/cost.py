@@ -11,10 +11,11 @@ import typer
 from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.money import CostLine, CostReport
 from choir_common.wire.money_text import format_cost
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import print_json, print_rows, stderr_console, table
 
 

@@ -6,9 +6,10 @@ import typer
 from rich.markup import escape
 
 from choir_common.errors import ChoirError
+from choir_common.target import Target
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
-from choirctl.api.target import AsJson, Home, Target, find_target
+from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import print_json, print_rows, table
 from choirctl.output.views import OUTCOME_COLOURS
 from choirctl.start.health_checks import Finding, Installation, query_running, run_checks

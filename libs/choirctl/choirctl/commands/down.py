@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.status import Status
 
 from choir_common.errors import ChoirError
+from choir_common.target import Target
 from choir_local.home import Home as LocalHome
 from choir_local.stack import kill_stack, stop_stack
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, find_target
+from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import print_json, stderr_console
 from choirctl.output.views import lane_state
 
@@ -70,7 +71,7 @@ async def _show_agents(place: Target, line: Status) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             async with connect(place) as api:
-                running = [agent for agent in await api.agents() if agent.state == "running"]
+                running = [agent for agent in await api.agents.list() if agent.state == "running"]
             words = "; ".join(
                 f"{agent.agent_id} {', '.join(lane_state(lane) for lane in agent.lanes)}".strip()
                 for agent in running

@@ -8,9 +8,10 @@ import typer
 from rich.markup import escape
 
 from choir_common.errors import ChoirError, DeadlineExceeded, NotFound
+from choir_common.target import Target
 from choir_common.wire.rpc import HarnessStatus
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import print_json, print_rows, table
 
@@ -81,7 +82,7 @@ def _print(entries: list[HarnessEntry], *, as_json: bool) -> None:
 
 async def _entries(place: Target) -> list[HarnessEntry]:
     async with connect(place) as api:
-        agents = await api.agents()
+        agents = await api.agents.list()
     return [
         HarnessEntry(agent=agent.agent_id, **dict(status))
         for agent in agents

@@ -9,11 +9,13 @@ from urllib.parse import quote
 import typer
 from rich.markup import escape
 
+from choir_client.failures import parse_response
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.operator import Page
 from choir_common.wire.triggers import DeliveryView, HookTest, HookTestResult, HookView
-from choirctl.api.control import connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import print_json, print_rows, stdout_console, table
 
@@ -132,17 +134,19 @@ def _read_body(body: str | None, file: str | None) -> str:
 
 async def _list(place: Target) -> list[HookView]:
     async with connect(place) as api:
-        return parse_response(await api.send("GET", PATH), Page[HookView]).items
+        return parse_response(await api.connection.send("GET", PATH), Page[HookView]).items
 
 
 async def _test(place: Target, hook: str, request: HookTest) -> HookTestResult:
     async with connect(place) as api:
         path = f"{PATH}/{quote(hook, safe='')}/test"
-        return parse_response(await api.send("POST", path, body=request), HookTestResult)
+        return parse_response(await api.connection.send("POST", path, body=request), HookTestResult)
 
 
 async def read_deliveries(place: Target, path: str, limit: int) -> list[DeliveryView]:
     """Return the newest deliveries of the hook or trigger at a path of the API."""
     async with connect(place) as api:
-        answer = await api.send("GET", f"{path}/deliveries", params={"limit": str(limit)})
+        answer = await api.connection.send(
+            "GET", f"{path}/deliveries", params={"limit": str(limit)}
+        )
         return parse_response(answer, Page[DeliveryView]).items

@@ -14,8 +14,9 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.memory_records import Record
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import config_name_option
 from choirctl.imports import chatgpt, claude, hermes, nanobot, openclaw

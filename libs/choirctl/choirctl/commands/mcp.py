@@ -11,12 +11,13 @@ from pydantic import JsonValue, ValidationError
 from rich.markup import escape
 
 from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest, NotFound
+from choir_common.target import Target
 from choir_common.wire.mcp_config import McpConfig, McpServerConfig
 from choir_common.wire.operator import AgentView
 from choir_common.wire.rpc import McpServerStatus
 from choir_common.wire.validation_messages import error_messages
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.commands.mcp_import import import_servers
 from choirctl.commands.mcp_login import log_in, log_out
@@ -210,7 +211,7 @@ def _pairs(option: str, words: list[str]) -> JsonValue:
 
 async def _agents(place: Target) -> list[AgentView]:
     async with connect(place) as api:
-        return [*await api.agents()]
+        return [*await api.agents.list()]
 
 
 def _statuses(agent: AgentView) -> list[McpServerStatus]:

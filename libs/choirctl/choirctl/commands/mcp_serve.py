@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import InvalidRequest
-from choirctl.api.target import Home, Url, find_target, read_env
+from choir_common.target import read_env
+from choirctl.api.target import Home, Url, find_target
 from choirctl.output.terminal import unwrap_stream
 
 TOKEN_VARIABLE = "CHOIR_CLIENT_TOKEN"  # noqa: S105 - a name, not a token

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
+from choir_client import AsyncMemory
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.memory_operator import AuditEntry
-from choirctl.api.memory import MemoryClient
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, complete_with
 from choirctl.commands.memory_export import export, import_
@@ -215,7 +216,7 @@ def receipt(
     print_json(view if as_json else dict(view.receipt))
 
 
-async def _audit(memory: MemoryClient, before: int | None, limit: int) -> list[AuditEntry]:
+async def _audit(memory: AsyncMemory, before: int | None, limit: int) -> list[AuditEntry]:
     entries: list[AuditEntry] = []
     while len(entries) < limit:
         size = min(PAGE, limit - len(entries))

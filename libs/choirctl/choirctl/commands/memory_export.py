@@ -20,13 +20,13 @@ from rich.control import Control
 from rich.segment import ControlType
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest, NotFound, OutcomeUnknown
+from choir_common.target import Target
 from choir_common.wire.memory_operator import ImportRecords
 from choir_common.wire.memory_records import ExportFooter, ExportHeader, Record
 from choir_common.wire.model import DEFERRED
 from choir_common.wire.validation_messages import error_message
 from choirctl.api.control import connect
-from choirctl.api.memory import MemoryClient
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
 from choirctl.output.printing import JsonLineWriter, format_count, print_json, stderr_console
 
@@ -140,7 +140,7 @@ async def _export(place: Target, agent: str, out: IO[bytes] | JsonLineWriter) ->
     """
     lines, last = 0, b""
     async with connect(place) as api:
-        async for line in MemoryClient(api, place, agent).export():
+        async for line in api.memory(agent).export():
             out.write(line + b"\n")
             lines, last = lines + 1, line
             if lines % PROGRESS_INTERVAL == 0:
@@ -232,7 +232,7 @@ async def _import(
 ) -> _ImportResult:
     counts, first = _ImportResult(), 0
     async with connect(place) as api:
-        memory = MemoryClient(api, place, agent)
+        memory = api.memory(agent)
         for records in _pieces(file, total):
             piece = ImportRecords(
                 import_id=import_id, first=first, total=total, records=tuple(records)

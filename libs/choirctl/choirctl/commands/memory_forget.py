@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from choir_client import AsyncMemory
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.memory_forget import (
     ForgetReport,
     ForgetScope,
@@ -17,14 +19,13 @@ from choir_common.wire.memory_forget import (
     ResetRequest,
 )
 from choir_common.wire.memory_search import Since, Until
-from choirctl.api.memory import MemoryClient
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
 from choirctl.commands.memory_options import OfSession, SinceTime, UntilTime, send
 from choirctl.output.forget_views import forget_lines, forgotten_rows
 from choirctl.output.printing import print_json, print_rows, stderr_console
 
-Request = Callable[[MemoryClient, str | None], Awaitable[ForgetReport]]
+Request = Callable[[AsyncMemory, str | None], Awaitable[ForgetReport]]
 """Sends the request with the digest of a preview, or without one for the preview."""
 
 _SINCE: TypeAdapter[datetime] = TypeAdapter(Since)
@@ -132,7 +133,7 @@ def reset(
     asks.
     """
 
-    async def request(memory: MemoryClient, digest: str | None) -> ForgetReport:
+    async def request(memory: AsyncMemory, digest: str | None) -> ForgetReport:
         kind = ResetRequest(kind="all" if everything else "history", expected_digest=digest)
         return await memory.reset(kind)
 
@@ -187,7 +188,7 @@ def _parse_time(text: str | None, option: str, adapter: TypeAdapter[datetime]) -
 
 
 def _forget_request(selection: ForgetSelection) -> Request:
-    async def request(memory: MemoryClient, digest: str | None) -> ForgetReport:
+    async def request(memory: AsyncMemory, digest: str | None) -> ForgetReport:
         return await memory.forget(selection.model_copy(update={"expected_digest": digest}))
 
     return request

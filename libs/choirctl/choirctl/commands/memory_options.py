@@ -5,19 +5,22 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
 import typer
+from pydantic import TypeAdapter
 
+from choir_client import AsyncMemory
+from choir_common.target import Target
+from choir_common.wire.model import JsonObject
 from choirctl.api.control import ControlClient, connect
-from choirctl.api.memory import MemoryClient
-from choirctl.api.target import Target
 from choirctl.arguments import complete_with
 
 T = TypeVar("T")
+JSON_OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
 NOTHING = "That memory is empty."
 
 
 async def list_sessions(api: ControlClient) -> list[str]:
     """Return the ids of the newest sessions, for completion."""
-    return [view.session_id for view in await api.sessions(None, 50)]
+    return [view.session_id for view in await api.sessions.list(None, 50)]
 
 
 Store = Annotated[
@@ -46,11 +49,11 @@ Expected = Annotated[
 ]
 
 
-def send(place: Target, agent: str, request: Callable[[MemoryClient], Awaitable[T]]) -> T:
+def send(place: Target, agent: str, request: Callable[[AsyncMemory], Awaitable[T]]) -> T:
     """Send a request about one agent's memory, and return its result."""
 
     async def send_one() -> T:
         async with connect(place) as api:
-            return await request(MemoryClient(api, place, agent))
+            return await request(api.memory(agent))
 
     return asyncio.run(send_one())

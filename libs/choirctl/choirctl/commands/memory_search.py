@@ -6,15 +6,23 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from choir_client import AsyncMemory
 from choir_common.errors import InvalidRequest
 from choir_common.wire.memory_operator import DocumentView
 from choir_common.wire.memory_search import MemoryHits
 from choir_common.wire.model import JsonObject
 from choir_common.wire.validation_messages import error_messages
-from choirctl.api.memory import JSON_OBJECT, MemoryClient
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
-from choirctl.commands.memory_options import NOTHING, OfSession, SinceTime, Store, UntilTime, send
+from choirctl.commands.memory_options import (
+    JSON_OBJECT,
+    NOTHING,
+    OfSession,
+    SinceTime,
+    Store,
+    UntilTime,
+    send,
+)
 from choirctl.output.memory_views import document_rows, hit_rows
 from choirctl.output.printing import print_json, print_rows, stderr_console
 
@@ -170,7 +178,7 @@ def search(
     request = JSON_OBJECT.validate_python(
         {name: value for name, value in filters.items() if value is not None}
     )
-    results = send(find_target(ctx, home, url), agent, lambda memory: memory.search(request))
+    results = send(find_target(ctx, home, url), agent, lambda memory: memory.search_by(request))
     _print_hits(results, as_json=as_json)
 
 
@@ -208,7 +216,7 @@ def _parse_tags(tags: str | None) -> JsonObject | None:
 
 
 async def _pages(
-    memory: MemoryClient, params: Mapping[str, str | list[str]], limit: int
+    memory: AsyncMemory, params: Mapping[str, str | list[str]], limit: int
 ) -> list[DocumentView]:
     documents: list[DocumentView] = []
     while len(documents) < limit:

@@ -11,10 +11,9 @@ from choir_common.errors import InvalidRequest
 from choir_common.wire.memory_operator import PutDocument
 from choir_common.wire.memory_search import MemoryWritten
 from choir_common.wire.validation_messages import error_messages
-from choirctl.api.memory import JSON_OBJECT
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
-from choirctl.commands.memory_options import Expected, send
+from choirctl.commands.memory_options import JSON_OBJECT, Expected, send
 from choirctl.output.printing import print_json, stderr_console
 
 Text = Annotated[

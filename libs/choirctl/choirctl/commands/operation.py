@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
+from choir_common.target import Target
 from choir_common.wire.operations import OperationView
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import OperationId
 from choirctl.output.operation_progress import raise_failure, show_progress

@@ -11,10 +11,11 @@ from urllib.parse import quote
 import typer
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.target import Target
 from choir_common.wire.erasure import ErasePerson, ErasureCertificate, PersonErasurePreview
 from choir_common.wire.operations import OperationView
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.commands.person_links import link, list_people, show, unlink
 from choirctl.commands.person_pairing import pair, unpair

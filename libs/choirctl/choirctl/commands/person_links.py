@@ -8,10 +8,12 @@ import typer
 from pydantic import BaseModel
 from rich.table import Table
 
+from choir_client.failures import parse_response
+from choir_common.target import Target
 from choir_common.wire.operator import Page
 from choir_common.wire.people import LinkIdentity, PersonView
-from choirctl.api.control import connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import print_json, print_rows, stdout_console, table
 
 PATH = "/v1/people"
@@ -101,9 +103,9 @@ def _rows(people: list[PersonView]) -> Table:
 
 async def _list(place: Target) -> list[PersonView]:
     async with connect(place) as api:
-        return parse_response(await api.send("GET", PATH), Page[PersonView]).items
+        return parse_response(await api.connection.send("GET", PATH), Page[PersonView]).items
 
 
 async def _send(place: Target, method: str, path: str, body: BaseModel | None = None) -> PersonView:
     async with connect(place) as api:
-        return parse_response(await api.send(method, path, body=body), PersonView)
+        return parse_response(await api.connection.send(method, path, body=body), PersonView)

@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
 from choir_common.grants import describe_grant
+from choir_common.target import Target
 from choir_common.wire.grants import GrantView
 from choir_common.wire.model import JsonObject
 from choir_common.wire.policy import (
@@ -20,7 +21,7 @@ from choir_common.wire.policy import (
     PolicyRule,
 )
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, GrantId
 from choirctl.output.printing import format_age, print_json, print_rows, stdout_console, table

@@ -1,7 +1,7 @@
 """Commands `choirctl schedule add|update|list|show|pause|resume|run|remove`."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
-from choir_common.wire.model import WireModel
+from choir_common.target import Target
 from choir_common.wire.schedules import (
     DEFAULT_SKILL_TEXT,
     NewSchedule,
@@ -18,14 +18,14 @@ from choir_common.wire.schedules import (
     ScheduleView,
 )
 from choir_common.wire.validation_messages import error_messages
-from choirctl.api.control import connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import ControlClient, connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, OptionalAgentId
 from choirctl.output.printing import print_json, print_rows, stdout_console, table
 
 NOTHING = 'No schedules; `choirctl schedule add main --in 5m --remind "tea is ready"` adds one.'
-PATH = "/v1/schedules"
+T = TypeVar("T")
 M = TypeVar("M", NewSchedule, ScheduleEdit)
 ScheduleId = Annotated[
     int, typer.Argument(metavar="SCHEDULE", help="The schedule's number.", min=1)
@@ -140,7 +140,7 @@ def add_schedule(
         "words": f"choirctl schedule add {agent} --{timing} {value} {options_text}"[:4_000],
     }
     request = _parse(NewSchedule, fields)
-    view = asyncio.run(_send(find_target(ctx, home, url), "POST", PATH, body=request))
+    view = asyncio.run(_call(find_target(ctx, home, url), lambda api: api.schedules.add(request)))
     _print_one(view, as_json=as_json)
 
 
@@ -190,7 +190,7 @@ def update(
         {**fields, "words": f"choirctl schedule update {schedule} {options_text}"[:4_000]},
     )
     view = asyncio.run(
-        _send(find_target(ctx, home, url), "PATCH", f"{PATH}/{schedule}", body=request)
+        _call(find_target(ctx, home, url), lambda api: api.schedules.update(schedule, request))
     )
     _print_one(view, as_json=as_json)
 
@@ -203,7 +203,7 @@ def list_schedules(
     as_json: AsJson = False,
 ) -> None:
     """List schedules, oldest first."""
-    views = asyncio.run(_list(find_target(ctx, home, url), agent))
+    views = asyncio.run(_call(find_target(ctx, home, url), lambda api: api.schedules.list(agent)))
     if as_json:
         print_json(views)
         return
@@ -229,7 +229,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a schedule and its newest runs."""
-    view = asyncio.run(_send(find_target(ctx, home, url), "GET", f"{PATH}/{schedule}"))
+    view = asyncio.run(_call(find_target(ctx, home, url), lambda api: api.schedules.get(schedule)))
     _print_one(view, as_json=as_json)
 
 
@@ -241,7 +241,9 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Start no further runs until it is resumed."""
-    view = asyncio.run(_send(find_target(ctx, home, url), "POST", f"{PATH}/{schedule}/pause"))
+    view = asyncio.run(
+        _call(find_target(ctx, home, url), lambda api: api.schedules.pause(schedule))
+    )
     _print_one(view, as_json=as_json)
 
 
@@ -253,7 +255,9 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with the next due time."""
-    view = asyncio.run(_send(find_target(ctx, home, url), "POST", f"{PATH}/{schedule}/resume"))
+    view = asyncio.run(
+        _call(find_target(ctx, home, url), lambda api: api.schedules.resume(schedule))
+    )
     _print_one(view, as_json=as_json)
 
 
@@ -265,7 +269,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Start a run now, in addition to its times."""
-    view = asyncio.run(_send(find_target(ctx, home, url), "POST", f"{PATH}/{schedule}/run"))
+    view = asyncio.run(_call(find_target(ctx, home, url), lambda api: api.schedules.run(schedule)))
     _print_one(view, as_json=as_json)
 
 
@@ -277,7 +281,9 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Delete a schedule and its history."""
-    view = asyncio.run(_send(find_target(ctx, home, url), "DELETE", f"{PATH}/{schedule}"))
+    view = asyncio.run(
+        _call(find_target(ctx, home, url), lambda api: api.schedules.remove(schedule))
+    )
     if as_json:
         print_json(view)
     else:
@@ -339,13 +345,6 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
     print_rows(rows)
 
 
-async def _list(place: Target, agent: str | None) -> list[ScheduleView]:
+async def _call(place: Target, request: Callable[[ControlClient], Awaitable[T]]) -> T:
     async with connect(place) as api:
-        return await api.schedules(agent)
-
-
-async def _send(
-    place: Target, method: str, path: str, body: WireModel | None = None
-) -> ScheduleView:
-    async with connect(place) as api:
-        return parse_response(await api.send(method, path, body=body), ScheduleView)
+        return await request(api)

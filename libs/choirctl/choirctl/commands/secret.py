@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
+from choir_client.failures import parse_response
 from choir_common.errors import Forbidden, InvalidRequest, NotFound
 from choir_common.secret_file import (
     MAX_VALUE_BYTES,
@@ -22,9 +23,10 @@ from choir_common.secret_file import (
     read_secret_file,
 )
 from choir_common.stack_secrets import RESERVED_SECRETS
+from choir_common.target import Target
 from choir_common.wire.config_api import SecretName, SecretsApplied
-from choirctl.api.control import connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.commands.config import Wait, follow_report, raise_unless_applied
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console, table
 
@@ -144,7 +146,9 @@ def apply(
 
 async def _apply(place: Target, wait_s: float, quiet: bool) -> SecretsApplied:
     async with connect(place) as api:
-        result = parse_response(await api.send("POST", "/v1/secrets/apply"), SecretsApplied)
+        result = parse_response(
+            await api.connection.send("POST", "/v1/secrets/apply"), SecretsApplied
+        )
         if not quiet:
             _print_changes(result)
         progress = await follow_report(api, result.report, wait_s, quiet)

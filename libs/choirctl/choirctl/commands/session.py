@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from choir_client.operations import RECONNECT_S
 from choir_common.errors import (
     ChoirError,
     Conflict,
@@ -16,11 +17,12 @@ from choir_common.errors import (
     Unavailable,
 )
 from choir_common.lanes import is_core
+from choir_common.target import Target
 from choir_common.wire.events import Event
 from choir_common.wire.operator import CompactMemory, LogVerification, SessionView, SignalQueued
 from choir_common.wire.rpc import StatusReport
-from choirctl.api.control import RECONNECT_TIMEOUT_S, ControlClient, connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import ControlClient, connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import ConversationName, JobName, OptionalAgentId, SessionId
 from choirctl.commands.memory_forget import reset
@@ -236,30 +238,30 @@ def _signature_text(verification: LogVerification) -> str:
 async def _compact(place: Target, session: str, lane: str | None, dm: str | None) -> SignalQueued:
     async with connect(place) as api:
         view = await _require_running(api, session)
-        return await api.compact(
+        return await api.agents.compact(
             view.agent_id, CompactMemory(lane=lane, session_id=view.session_id, dm=dm)
         )
 
 
 async def _show(place: Target, session: str) -> SessionView:
     async with connect(place) as api:
-        return await api.session(session)
+        return await api.sessions.get(session)
 
 
 async def _cores(place: Target, session: str) -> list[StatusReport]:
     async with connect(place) as api:
-        agent = await api.agent((await _require_running(api, session)).agent_id)
+        agent = await api.agents.get((await _require_running(api, session)).agent_id)
         return [lane for lane in agent.lanes if is_core(lane.lane)]
 
 
 async def _cancel(place: Target, session: str, job: str) -> SignalQueued:
     async with connect(place) as api:
-        return await api.cancel((await _require_running(api, session)).agent_id, job)
+        return await api.jobs.cancel((await _require_running(api, session)).agent_id, job)
 
 
 async def _require_running(api: ControlClient, session: str) -> SessionView:
     """Return a session. Raises NotFound if it does not exist, Conflict if it has ended."""
-    view = await api.session(session)
+    view = await api.sessions.get(session)
     if view.ended_at is not None:
         raise Conflict(f"Session {session} has ended ({view.status}).")
     return view
@@ -267,12 +269,12 @@ async def _require_running(api: ControlClient, session: str) -> SessionView:
 
 async def _list(place: Target, agent: str | None, limit: int) -> list[SessionView]:
     async with connect(place) as api:
-        return await api.sessions(agent, limit)
+        return await api.sessions.list(agent, limit)
 
 
 async def _follow_list(place: Target, agent: str | None, limit: int, as_json: bool) -> None:
     async with connect(place) as api:
-        sessions = await api.sessions(agent, limit)
+        sessions = await api.sessions.list(agent, limit)
         if as_json:
             for view in reversed(sessions):
                 print_json_line(view)
@@ -295,10 +297,10 @@ async def _changes(
     while True:
         await asyncio.sleep(LOOK_S)
         try:
-            sessions = await api.sessions(agent, limit)
+            sessions = await api.sessions.list(agent, limit)
         except (Unavailable, OutcomeUnknown, DeadlineExceeded):
             # choird may be restarting
-            if time.monotonic() - answered_at > RECONNECT_TIMEOUT_S:
+            if time.monotonic() - answered_at > RECONNECT_S:
                 raise
             continue
         answered_at = time.monotonic()
@@ -311,7 +313,9 @@ async def _changes(
 async def _events(place: Target, session: str, after: int, follow: bool, as_json: bool) -> None:
     console = stdout_console()
     async with connect(place) as api:
-        news = api.follow_events(session, after) if follow else _stored_events(api, session, after)
+        news = (
+            api.sessions.follow(session, after) if follow else _stored_events(api, session, after)
+        )
         # aclosing: without it, a reader that stops early would leave the stream open
         async with contextlib.aclosing(news):
             async for event in news:
@@ -324,7 +328,7 @@ async def _events(place: Target, session: str, after: int, follow: bool, as_json
 async def _stored_events(api: ControlClient, session: str, after: int) -> AsyncGenerator[Event]:
     """Yield the stored events after revision `after`, reading them page by page."""
     while True:
-        page = await api.events(session, after)
+        page = await api.sessions.events(session, after)
         for event in page.items:
             yield event
         if page.next is None:
@@ -334,4 +338,4 @@ async def _stored_events(api: ControlClient, session: str, after: int) -> AsyncG
 
 async def _verify(place: Target, session: str) -> LogVerification:
     async with connect(place) as api:
-        return await api.verify(session)
+        return await api.sessions.verify(session)

@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.target import Target
 from choir_common.wire.config_api import ConfigView
 from choir_common.wire.operator import SystemStatus
-from choirctl.api.control import ControlClient, connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import ControlClient, connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import format_count, print_json, print_rows, stdout_console, table
 from choirctl.output.status_text import agent_lines, model_lines, system_lines
 from choirctl.output.views import agent_rows, work_tree
@@ -58,7 +60,7 @@ async def _waiting(api: ControlClient) -> list[str]:
     lines: list[str] = []
     # this fails if the database is down, which the parts of the status show already
     with contextlib.suppress(ChoirError):
-        pending = sum(view.status == "pending" for view in await api.approvals())
+        pending = sum(view.status == "pending" for view in await api.approvals.list())
         if pending:
             verb = "waits" if pending == 1 else "wait"
             who = format_count(pending, "request")
@@ -67,7 +69,7 @@ async def _waiting(api: ControlClient) -> list[str]:
             if work.status == "running":
                 share = "" if work.share is None else f" ({work.share:.0%})"
                 lines.append(f"{work.kind} of {work.subject}: {work.step}{share}.")
-        view = parse_response(await api.send("GET", "/v1/config"), ConfigView)
+        view = parse_response(await api.connection.send("GET", "/v1/config"), ConfigView)
         if view.staged:
             lines.append("A configuration is staged but not active: `choirctl config diff`.")
         if view.note:

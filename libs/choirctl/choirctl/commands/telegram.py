@@ -15,10 +15,12 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
+from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, ErrorEnvelope, InvalidRequest, NotFound, from_envelope
+from choir_common.target import Target
 from choir_common.wire.telegram import ConnectTelegram, TelegramConnection
-from choirctl.api.control import ControlClient, connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import ControlClient, connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import config_name_option
 from choirctl.output.printing import print_json_line, stderr_console
@@ -100,7 +102,7 @@ def connect_bot(
 
 async def _connect(place: Target, request: ConnectTelegram, as_json: bool) -> TelegramConnection:
     async with connect(place) as api:
-        response = await api.send("POST", PATH, body=request, timeout_s=BEGIN_S)
+        response = await api.connection.send("POST", PATH, body=request, timeout_s=BEGIN_S)
         connection = parse_response(response, TelegramConnection)
         if as_json:
             print_json_line(connection)
@@ -143,14 +145,14 @@ def _status(connection: TelegramConnection) -> str:
 
 
 async def _read(api: ControlClient, connection: TelegramConnection) -> TelegramConnection:
-    response = await api.send("GET", f"{PATH}/{connection.connection_id}")
+    response = await api.connection.send("GET", f"{PATH}/{connection.connection_id}")
     return parse_response(response, TelegramConnection)
 
 
 async def _cancel(api: ControlClient, connection: TelegramConnection) -> None:
     """Cancel the attempt, or say that it is too late."""
     try:
-        await api.send("DELETE", f"{PATH}/{connection.connection_id}")
+        await api.connection.send("DELETE", f"{PATH}/{connection.connection_id}")
     except ChoirError as error:
         text = (
             f"Not cancelled: {error.message} See `choirctl config show`; `choirctl agent status "

@@ -10,11 +10,13 @@ from urllib.parse import quote
 import typer
 from rich.markup import escape
 
+from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.local_tools import ToolTrial, TryTool
 from choir_common.wire.model import JsonObject
-from choirctl.api.control import connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, OptionalAgentId
 from choirctl.output.printing import (
@@ -189,7 +191,7 @@ def _parse_input(text: str) -> JsonObject:
 async def _send(place: Target, path: str, inputs: JsonObject) -> ToolTrial:
     async with connect(place) as api:
         body = TryTool(input=inputs)
-        answer = await api.send("POST", path, body=body, timeout_s=TRIAL_TIMEOUT_S)
+        answer = await api.connection.send("POST", path, body=body, timeout_s=TRIAL_TIMEOUT_S)
     return parse_response(answer, ToolTrial)
 
 

@@ -7,10 +7,12 @@ from urllib.parse import quote
 import typer
 from rich.markup import escape
 
+from choir_client.failures import parse_response
+from choir_common.target import Target
 from choir_common.wire.operator import Page
 from choir_common.wire.triggers import TriggerView
-from choirctl.api.control import connect, parse_response
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.commands.hook import Limit, print_deliveries, read_deliveries
 from choirctl.output.printing import print_json, print_rows, table
@@ -76,4 +78,4 @@ def _source(view: TriggerView) -> str:
 
 async def _list(place: Target) -> list[TriggerView]:
     async with connect(place) as api:
-        return parse_response(await api.send("GET", PATH), Page[TriggerView]).items
+        return parse_response(await api.connection.send("GET", PATH), Page[TriggerView]).items

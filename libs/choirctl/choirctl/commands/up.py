@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.config import Config
 from choir_common.wire.operator import DmView
 from choir_local.detach import start_detached
@@ -20,8 +21,7 @@ from choir_local.settings import LocalSettings
 from choir_local.stack import Stack
 from choir_local.stack_state import StackObserver, StackState
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, find_target
-from choirctl.api.web import create_web_link
+from choirctl.api.target import AsJson, Home, find_target
 from choirctl.chat.dm_selection import default_dm
 from choirctl.output.failures import report_error
 from choirctl.output.printing import print_json, stderr_console
@@ -202,7 +202,7 @@ class UpCommand:
             return ""
         try:
             async with connect(self.place) as api:
-                return (await create_web_link(api, None)).url
+                return (await api.create_web_link(None)).url
         except ChoirError:
             return ""
 

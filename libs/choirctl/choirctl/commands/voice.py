@@ -5,9 +5,10 @@ import asyncio
 import typer
 
 from choir_common.errors import InvalidRequest
+from choir_common.target import Target
 from choir_common.wire.operations import AgentModelAndVoice, VoiceView
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, VoiceName
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console

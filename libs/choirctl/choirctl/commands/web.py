@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from choir_common.target import Target
 from choir_common.wire.web import WebLinkView, WebSessionView
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
-from choirctl.api.web import create_web_link, list_web_sessions, revoke_web_session
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import (
     print_json,
@@ -113,14 +113,14 @@ def revoke(
 
 async def _create_link(place: Target, person: str | None) -> WebLinkView:
     async with connect(place) as api:
-        return await create_web_link(api, person)
+        return await api.create_web_link(person)
 
 
 async def _list(place: Target) -> list[WebSessionView]:
     async with connect(place) as api:
-        return await list_web_sessions(api)
+        return await api.web_sessions()
 
 
 async def _revoke(place: Target, web_session_id: str) -> None:
     async with connect(place) as api:
-        await revoke_web_session(api, web_session_id)
+        await api.revoke_web_session(web_session_id)

@@ -9,6 +9,7 @@ import typer
 from rich.markup import escape
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.target import Target
 from choir_common.wire.operations import (
     OperationView,
     ResetWorkspace,
@@ -16,7 +17,7 @@ from choir_common.wire.operations import (
     WorkspaceView,
 )
 from choirctl.api.control import connect
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import WorkspaceName
 from choirctl.output.operation_progress import raise_failure, run_operation
 from choirctl.output.printing import print_json, print_rows, stderr_console

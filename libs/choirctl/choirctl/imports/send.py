@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from rich.control import Control
 from rich.segment import ControlType
 
+from choir_client import AsyncMemory
 from choir_common.errors import ChoirError, InvalidRequest, NotFound, StartupError
+from choir_common.target import Target
 from choir_common.wire.memory_operator import ImportRecords
 from choir_common.wire.memory_records import ArchivedSessionRecord, KnowledgeRecord, Record
-from choir_common.wire.schedules import NewSchedule, ScheduleView
-from choirctl.api.control import ControlClient, connect, parse_response
-from choirctl.api.memory import MemoryClient
-from choirctl.api.target import Target
+from choir_common.wire.schedules import NewSchedule
+from choirctl.api.control import ControlClient, connect
 from choirctl.imports.items import ScheduleItem
 from choirctl.imports.report import ImportReport
 from choirctl.output.printing import stderr_console
@@ -62,7 +62,7 @@ class ImportTask:
 async def find_agent(place: Target, agent: str | None) -> str:
     """Return the agent, or the only one. Raises NotFound, InvalidRequest if there are several."""
     async with connect(place) as api:
-        names = sorted(view.agent_id for view in await api.agents())
+        names = sorted(view.agent_id for view in await api.agents.list())
     if agent is None and len(names) == 1:
         return names[0]
     if agent is None:
@@ -76,7 +76,7 @@ async def send_import(task: ImportTask) -> ImportResult:
     """Import everything; raises ChoirError with the progress if it is interrupted."""
     counts = ImportResult()
     async with connect(task.place) as api:
-        await _send_records(task, MemoryClient(api, task.place, task.agent_id), counts)
+        await _send_records(task, api.memory(task.agent_id), counts)
         await _add_schedules(task, api, counts)
     if task.report.personas:
         _write_persona(task, counts)
@@ -87,7 +87,7 @@ async def undo_import(task: ImportTask) -> ImportResult:
     """Erase the conversations, memories and schedules of an export; the persona's file stays."""
     counts = ImportResult()
     async with connect(task.place) as api:
-        memory = MemoryClient(api, task.place, task.agent_id)
+        memory = api.memory(task.agent_id)
         for records in task.batches():
             for record in records:
                 try:
@@ -102,16 +102,16 @@ async def undo_import(task: ImportTask) -> ImportResult:
                 except NotFound:
                     continue
         words = {_words(task, schedule) for schedule in task.report.schedules}
-        for view in await api.schedules(task.agent_id):
+        for view in await api.schedules.list(task.agent_id):
             if view.words in words:
-                await api.send("DELETE", f"/v1/schedules/{view.schedule_id}")
+                await api.schedules.remove(view.schedule_id)
                 counts.schedules += 1
     if task.report.personas:
         counts.notes.append("The persona stays; edit identity/SOUL.md of the agent.")
     return counts
 
 
-async def _send_records(task: ImportTask, memory: MemoryClient, counts: ImportResult) -> None:
+async def _send_records(task: ImportTask, memory: AsyncMemory, counts: ImportResult) -> None:
     total, first = task.report.records, 0
     for batch in _pieces(task.batches()):
         piece = ImportRecords(
@@ -147,7 +147,7 @@ def _pieces(batches: Iterator[list[Record]]) -> Iterator[list[Record]]:
 
 
 async def _add_schedules(task: ImportTask, api: ControlClient, counts: ImportResult) -> None:
-    known_words = {view.words for view in await api.schedules(task.agent_id)}
+    known_words = {view.words for view in await api.schedules.list(task.agent_id)}
     for schedule in task.report.schedules:
         words = _words(task, schedule)
         if words in known_words:
@@ -163,12 +163,11 @@ async def _add_schedules(task: ImportTask, api: ControlClient, counts: ImportRes
                 words=words,
                 paused=True,
             )
-            answer = await api.send("POST", "/v1/schedules", body=request)
+            view = await api.schedules.add(request)
         except (InvalidRequest, ValueError) as error:
             reason = error.message if isinstance(error, ChoirError) else "it is not valid"
             counts.notes.append(f"Schedule {schedule.schedule_id} is left out: {reason}")
             continue
-        view = parse_response(answer, ScheduleView)
         known_words.add(words)
         counts.schedules += 1
         counts.notes.append(

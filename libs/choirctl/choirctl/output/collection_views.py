@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from choir_client.failures import parse_response
 from choir_common.errors import NotFound, Unavailable
 from choir_common.wire.memory_collections import (
     CollectionDocument,
@@ -17,7 +18,7 @@ from choir_common.wire.memory_collections import (
     CollectionView,
     FolderProgress,
 )
-from choirctl.api.control import ControlClient, parse_response
+from choirctl.api.control import ControlClient
 from choirctl.output.printing import format_age, format_count, stderr_console, table
 
 POLL_S = 1.0
@@ -76,7 +77,7 @@ async def show_scan(api: ControlClient, path: str, before: CollectionView) -> Co
     earlier = before.folder.scanned_at if before.folder else None
     with ScanProgress() as progress:
         while True:
-            answer = await api.send("GET", path, params={"collection": before.name})
+            answer = await api.connection.send("GET", path, params={"collection": before.name})
             views = parse_response(answer, Collections).collections
             if not views or views[0].folder is None:
                 raise NotFound(f"The collection {before.name} was removed.")

@@ -14,7 +14,7 @@ import typer
 
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest
 from choir_common.escape_text import escape_json
-from choirctl.api.target import read_env
+from choir_common.target import read_env
 
 WIDTH = 100  # at most: wider is hard to read
 UNEXPECTED_EXIT = 1

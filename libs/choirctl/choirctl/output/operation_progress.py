@@ -4,17 +4,18 @@ Progress arrives over SSE; after a lost connection it is resumed from the last e
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
-import httpx2
 from pydantic import BaseModel
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from choir_client.failures import parse_response
 from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
-from choir_common.http.response_parser import parse_events, read_problem
+from choir_common.target import Target
 from choir_common.wire.operations import OperationEvent, OperationStarted, OperationView
-from choirctl.api.control import ControlClient, convert_transport_errors, parse_response
-from choirctl.api.target import Target
+from choirctl.api import operations
+from choirctl.api.control import ControlClient
 from choirctl.output.printing import stderr_console
 
 SILENCE_S = 60.0  # the stream's keepalive comes every 15 s
@@ -31,7 +32,7 @@ async def run_operation(
 
     With `quiet`, nothing is shown. Raises the errors of `follow_report` and `ControlClient.send`.
     """
-    operation = parse_response(await api.send("POST", path, body=body), OperationStarted)
+    operation = parse_response(await api.connection.send("POST", path, body=body), OperationStarted)
     try:
         return await show_progress(api, place, operation.operation_id, quiet)
     except asyncio.CancelledError:
@@ -88,27 +89,25 @@ async def follow_operation(
     last_seq = 0
     for _ in range(MAX_RECONNECTS):
         try:
-            with convert_transport_errors(place):
-                headers = {"Last-Event-ID": str(last_seq)}
-                timeout = httpx2.Timeout(30, read=SILENCE_S)
-                path = f"/v1/operations/{operation_id}/events"
-                async with api.client.stream(
-                    "GET", path, headers=headers, timeout=timeout
-                ) as answer:
-                    if answer.is_error:
-                        raise read_problem(answer.status_code, await answer.aread())
-                    async for event in parse_events(answer.aiter_bytes()):
-                        if event.event == "end":
-                            return OperationView.model_validate_json(event.data)
-                        progress = OperationEvent.model_validate_json(event.data)
-                        last_seq = progress.seq
-                        on_event(progress)
+            stream = api.connection.events(
+                operations.FOLLOW_OPERATION,
+                {"operation_id": operation_id},
+                last_id=last_seq,
+                silence_s=SILENCE_S,
+            )
+            async with contextlib.aclosing(stream) as news:
+                async for event in news:
+                    if event is None:
+                        continue
+                    if event.event == "end":
+                        return OperationView.model_validate_json(event.data)
+                    progress = OperationEvent.model_validate_json(event.data)
+                    last_seq = progress.seq
+                    on_event(progress)
         except Unavailable:
             await asyncio.sleep(RETRY_INTERVAL_S)
         # the stream may have been lost after the operation ended
-        view = parse_response(
-            await api.send("GET", f"/v1/operations/{operation_id}"), OperationView
-        )
+        view = await api.operation(operation_id)
         if view.status != "running":
             return view
     raise Unavailable(

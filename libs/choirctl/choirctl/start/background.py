@@ -5,11 +5,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from choir_common.errors import StartupError, Unavailable
+from choir_common.target import Target
 from choir_common.wire.operator import AgentView
 from choir_local.home import Home
 from choir_local.stack_state import StackState, is_locked, read_state
 from choirctl.api.control import connect
-from choirctl.api.target import Target
 
 START_TIMEOUT = timedelta(minutes=3)
 POLL_INTERVAL_S = 0.05
@@ -49,7 +49,7 @@ async def agents_if_running(place: Target) -> list[AgentView] | None:
     """
     try:
         async with connect(place) as api:
-            return await api.agents()
+            return await api.agents.list()
     except Unavailable:
         if is_running(Home(place.home)):
             raise

@@ -20,7 +20,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, StartupError
+from choir_common.secret_reader import read_secrets, salvage_secrets
+from choir_common.target import Target, read_env
 from choir_common.wire.browser import CHROMIUM_NAMES, NO_SANDBOX, NOT_CONFINED
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.config_api import ConfigView
@@ -34,9 +37,7 @@ from choir_local.process_user import unprivileged_identity
 from choir_local.settings import LocalSettings
 from choir_local.sockets import check_port_free
 from choir_models.model_check import GET_A_MODEL, REHEARSAL, check_model
-from choirctl.api.control import connect, parse_response
-from choirctl.api.secrets_file import read_secrets, salvage_secrets
-from choirctl.api.target import Target, read_env
+from choirctl.api.control import connect
 from choirctl.output.printing import format_count
 from choirctl.start.background import is_running
 from choirctl.start.config_file import read_config
@@ -317,7 +318,7 @@ async def query_running(place: Target) -> RunningChoir | None:
     """Return status and configuration of the Choir at `place`; None if it does not respond."""
     try:
         async with connect(place) as api:
-            config = parse_response(await api.send("GET", "/v1/config"), ConfigView)
+            config = parse_response(await api.connection.send("GET", "/v1/config"), ConfigView)
             return RunningChoir(await api.status(), config)
     except ChoirError:
         return None

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from choir_common.secret_file import edit_secret_file
+from choir_common.secret_reader import read_secrets
 from choir_common.wire.config import Config
 from choir_local.home import Home
 from choir_local.model_choice import ModelChoice, choose_model, environment_keys
@@ -24,7 +25,6 @@ from choir_local.model_record import (
     write_record,
 )
 from choir_local.settings import LocalSettings
-from choirctl.api.secrets_file import read_secrets
 from choirctl.start.config_insert import insert_entry
 
 UNUSED_URL = "http://127.0.0.1/v1"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_common.target import TOKEN_SECRET
 from choir_common.wire.config import (
     AgentConfig,
     AgentDefaults,
@@ -18,7 +19,6 @@ from choir_common.wire.config import (
     WorkspaceConfig,
 )
 from choir_local.sockets import check_socket_path
-from choirctl.api.target import TOKEN_SECRET
 
 DIRECTORIES = (  # parents first: each is made with mode 0700
     "repos",

@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from choir_common.target import HOME_NAME
 from choir_common.wire.config import Config
 from choir_common.wire.operator import DmView
 from choir_local.stack_state import StackState
-from choirctl.api.target import HOME_NAME
 from choirctl.output.printing import table
 from choirctl.output.views import agent_channel
 

@@ -167,8 +167,8 @@ def _offer_names(
     harnesses: HarnessOffers,
 ) -> ToolManifest:
     """Return the manifest with the names that its arguments may have here."""
-    named = offer_agents(offer_destinations(manifest, conversations), agents)
-    return offer_harnesses(named, harnesses)
+    manifest = offer_agents(offer_destinations(manifest, conversations), agents)
+    return offer_harnesses(manifest, harnesses)
 
 
 def _names_of(names: Iterable[str]) -> dict[str, str]:

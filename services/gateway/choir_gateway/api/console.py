@@ -6,24 +6,24 @@ Users reach them through control's endpoint, which forwards the requests.
 import mimetypes
 import os
 from collections.abc import AsyncIterator
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.http.responses import event_stream_response
 from choir_common.http.routers import ServiceRouter
 from choir_common.http.service_app import LargeBodyRoute
-from choir_common.wire.attachments import ANY_MIME, MAX_FILES, Attachment, AttachmentKind
+from choir_common.wire.attachments import ANY_MIME, Attachment, AttachmentKind
+from choir_common.wire.console import MAX_KEY, ConsoleMessageRequest, ConsolePressRequest
 from choir_common.wire.messages import (
     ButtonPress,
     ButtonResponse,
     InboundAccepted,
     OutboundHistory,
-    QuotedMessage,
 )
 from choir_common.wire.model import WireModel
 from choir_common.wire.validation_messages import error_message
@@ -32,9 +32,6 @@ from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleMessag
 
 W = TypeVar("W", bound=WireModel)
 MAX_ID = 2**62
-# With the name of the DM (64) as a prefix, the key must fit into the 200 characters of an update
-# id. A key that was cut off could equal another one.
-MAX_KEY = 128
 MAX_NAME = 255
 UPLOAD_TIMEOUT_S = 600.0
 # The files that a browser can display or records; all others are documents.
@@ -46,34 +43,6 @@ KIND_BY_MIME: dict[str, AttachmentKind] = {
     "audio/webm": "voice",
     "video/mp4": "video",
 }
-
-
-class ConsoleMessageRequest(WireModel):
-    """A message of a user at the console."""
-
-    text: str = Field(default="", max_length=100_000)
-    idempotency_key: str | None = Field(default=None, min_length=1, max_length=MAX_KEY)
-    """A repeated key stores the message once; without a key, each request is a new message."""
-    files: tuple[str, ...] = Field(default=(), max_length=MAX_FILES)
-    """The `ref` of each file that was uploaded before."""
-    edits: str | None = Field(default=None, min_length=1, max_length=64)
-    """The key of the earlier message that this one corrects."""
-    reply_to: QuotedMessage | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if not self.text and not self.files:
-            raise ValueError("give a text, or name a file")
-        return self
-
-
-class ConsolePressRequest(WireModel):
-    """The press of a button at the console."""
-
-    data: str = Field(min_length=1, max_length=64)
-    message_id: str | None = Field(default=None, max_length=64)
-    """The outbox id of the message with the button."""
-    idempotency_key: str | None = Field(default=None, min_length=1, max_length=100)
 
 
 def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> APIRouter:

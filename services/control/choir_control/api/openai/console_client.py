@@ -20,8 +20,8 @@ from choir_common.http.responses import KEEPALIVE_S
 from choir_common.tracing import trace_headers
 from choir_common.wire.activity import DraftDelta
 from choir_common.wire.attachments import Attachment
+from choir_common.wire.console import ConsoleMessageRequest
 from choir_common.wire.messages import InboundAccepted, OutboundMessage
-from choir_common.wire.model import WireModel
 from choir_control.api.openai.chat_request import SentFile
 from choir_control.api.operator.console import GatewayClients
 
@@ -31,14 +31,6 @@ NEW_CONVERSATION_S = 10.0
 """The gateway learns of a new conversation within this time."""
 _STREAM = httpx2.Timeout(5.0, read=2 * KEEPALIVE_S + 10)
 _UPLOAD = httpx2.Timeout(60.0, connect=5.0)
-
-
-class ConsoleMessage(WireModel):
-    """Body of a message to the console."""
-
-    text: str
-    idempotency_key: str
-    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +64,7 @@ class ConsoleConversation:
         )
         return Attachment.model_validate_json(content).ref
 
-    async def send(self, message: ConsoleMessage) -> InboundAccepted:
+    async def send(self, message: ConsoleMessageRequest) -> InboundAccepted:
         """Store a message; it is durable on return. Raises Conflict for another text under the same key."""
         content = await self._request(
             self._gateway.console,

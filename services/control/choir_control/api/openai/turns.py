@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from choir_common.errors import ChoirError, DeadlineExceeded, Unauthorized, Unavailable
+from choir_common.reply_text import ReplyText
+from choir_common.wire.console import ConsoleMessageRequest
 from choir_common.wire.events import NON_CLOSING_KINDS
 from choir_common.wire.messages import InboundAccepted, OutboundMessage
 from choir_control.api.openai.chat_request import UserMessage
-from choir_control.api.openai.console_client import ConsoleConversation, ConsoleMessage, DraftText
+from choir_control.api.openai.console_client import ConsoleConversation, DraftText
 from choir_control.api.openai.error_responses import FAILED
-from choir_control.api.openai.reply_text import ReplyText
 from choir_control.api.operator.console import GatewayClients
 from choir_control.api_clients.service import NO_CLIENT, ApiClientService
 from choir_control.configuration.api_clients import ApiClient
@@ -91,7 +92,7 @@ class TurnService:
         conversation = ConsoleConversation(self._gateway, dm)
         files = [await conversation.upload(file) for file in message.files]
         accepted = await conversation.send(
-            ConsoleMessage(text=message.text, idempotency_key=key, files=tuple(files))
+            ConsoleMessageRequest(text=message.text, idempotency_key=key, files=tuple(files))
         )
         if accepted.command is None and accepted.agent_state == "stopped":
             raise Unavailable(accepted.note, retry_after_s=RETRY_AFTER_S)

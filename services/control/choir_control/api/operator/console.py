@@ -23,10 +23,14 @@ from choir_common.errors import (
     RateLimited,
     Unavailable,
 )
+from choir_common.http.body import openapi_body
 from choir_common.http.client import await_unless_hung
 from choir_common.http.routers import ServiceRouter
 from choir_common.http.service_app import LargeBodyRoute
 from choir_common.tracing import trace_headers
+from choir_common.wire.attachments import Attachment
+from choir_common.wire.console import ConsoleMessageRequest, ConsolePressRequest
+from choir_common.wire.messages import ButtonResponse, InboundAccepted, OutboundHistory
 from choir_control.api.operator.authentication import ConversationAccess
 from choir_control.api.operator.load_limiter import LoadLimiter
 
@@ -82,7 +86,13 @@ def console_routes(gateway: GatewayClients) -> APIRouter:
     forward = _GatewayProxy(gateway)
     load = LoadLimiter(SystemClock())
 
-    @router.post("/{dm}/messages", response_class=Response)
+    @router.post(
+        "/{dm}/messages",
+        response_class=Response,
+        status_code=HTTPStatus.ACCEPTED,
+        responses={HTTPStatus.ACCEPTED.value: {"model": InboundAccepted}},
+        openapi_extra=openapi_body(ConsoleMessageRequest),
+    )
     async def send_message(dm: DmPath, request: Request) -> Response:
         """Send a message in a conversation; 503 when too many others are waiting."""
         with load.admit() as turn:
@@ -90,7 +100,11 @@ def console_routes(gateway: GatewayClients) -> APIRouter:
             turn.accepted = answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
         return answer
 
-    @router.get("/{dm}/messages", response_class=Response)
+    @router.get(
+        "/{dm}/messages",
+        response_class=Response,
+        responses={HTTPStatus.OK.value: {"model": OutboundHistory}},
+    )
     async def list_messages(dm: DmPath, request: Request) -> Response:
         """List the messages that were sent to the user in a conversation."""
         return await forward.forward(request, f"/v1/dms/{dm}/messages")
@@ -100,12 +114,29 @@ def console_routes(gateway: GatewayClients) -> APIRouter:
         """Stream a conversation as server-sent events; `Last-Event-ID` resumes."""
         return await forward.forward_events(request, f"/v1/dms/{dm}/events")
 
-    @router.post("/{dm}/press", response_class=Response)
+    @router.post(
+        "/{dm}/press",
+        response_class=Response,
+        responses={HTTPStatus.OK.value: {"model": ButtonResponse}},
+        openapi_extra=openapi_body(ConsolePressRequest),
+    )
     async def press_button(dm: DmPath, request: Request) -> Response:
         """Press a button below a message of a conversation."""
         return await forward.forward(request, f"/v1/dms/{dm}/press")
 
-    @router.put("/{dm}/files", response_class=Response, status_code=201)
+    router.include_router(_file_routes(forward))
+    return router
+
+
+def _file_routes(forward: "_GatewayProxy") -> APIRouter:
+    router = ServiceRouter()
+
+    @router.put(
+        "/{dm}/files",
+        response_class=Response,
+        status_code=HTTPStatus.CREATED,
+        responses={HTTPStatus.CREATED.value: {"model": Attachment}},
+    )
     async def put_file(dm: DmPath, request: Request) -> Response:
         """Upload a file for a message: the raw body, with its name in `?name=`."""
         access: ConversationAccess = request.state.access

@@ -1,4 +1,4 @@
-"""Read-only access to secrets.json. Used by `target` (operator token), `model_key` and `health_checks`."""
+"""Read-only access to secrets.json for clients: the operator token, and what choirctl checks."""
 
 import contextlib
 import json

@@ -1,0 +1,1 @@
+"""The sync client, made from the async one by `scripts/sync_client.py`: change that one."""

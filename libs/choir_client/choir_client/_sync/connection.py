@@ -1,0 +1,161 @@
+"""Connection to one Choir, sync: requests, streams of events, and transfers, with typed errors.
+
+Written by hand, as its async counterpart; the modules beside it are made of those of `choir_client._async`.
+"""
+
+import contextlib
+from collections.abc import Generator, Iterator, Mapping
+
+import httpx2
+from pydantic import BaseModel
+
+from choir_client.failures import (
+    convert_transport_errors,
+    json_body,
+    parse_response,
+    raise_for_status,
+)
+from choir_client.operation import (
+    WRITE_TIMEOUT_S,
+    Operation,
+    QueryParams,
+    ResponseT,
+    Stream,
+)
+from choir_common.errors import ChoirError
+from choir_common.http.client import make_sync_client
+from choir_common.http.response_parser import EventStreamReader, ServerSentEvent
+from choir_common.target import Target
+
+CONNECT_TIMEOUT_S = 5.0
+SILENCE_S = 40.0
+"""A stream sends a keepalive every 15 s."""
+NO_NAMES: Mapping[str, str | int] = {}
+
+
+class Connection:
+    """Connections to one Choir; sends nothing until the first request."""
+
+    def __init__(self, place: Target) -> None:
+        place.check_address()
+        token = place.token()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.target = place
+        self._http = make_sync_client(
+            place.endpoint, headers=headers, ca_pem=place.ca_certificates()
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def call(
+        self,
+        operation: Operation[ResponseT],
+        names: Mapping[str, str | int] = NO_NAMES,
+        *,
+        body: BaseModel | None = None,
+        params: QueryParams | None = None,
+        timeout_s: float | None = None,
+    ) -> ResponseT:
+        """Send the request of an operation and return its response; raises the errors of `send`."""
+        response = self.send(
+            operation.method,
+            operation.url(names),
+            body=body,
+            params=params,
+            timeout_s=operation.deadline_s if timeout_s is None else timeout_s,
+        )
+        return parse_response(response, operation.response)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: QueryParams | None = None,
+        timeout_s: float = WRITE_TIMEOUT_S,
+    ) -> httpx2.Response:
+        """Send a request and return the response.
+
+        Raises the error that an error response contains, Unavailable if nothing answers, DeadlineExceeded
+        after `timeout_s`, OutcomeUnknown if the connection breaks during the request.
+        """
+        content, headers = json_body(body)
+        with self._errors():
+            response = self._http.request(
+                method,
+                path,
+                params=dict(params or {}),
+                content=content,
+                headers=headers,
+                timeout=httpx2.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
+            )
+        raise_for_status(self.target, response)
+        return response
+
+    def events(
+        self,
+        stream: Stream,
+        names: Mapping[str, str | int],
+        *,
+        last_id: int,
+        silence_s: float = SILENCE_S,
+    ) -> Generator[ServerSentEvent | None]:
+        """Yield the events after `last_id` until the stream ends; None when it opens, and for each keepalive.
+
+        Raises the errors of `send`, and DeadlineExceeded if nothing arrives for `silence_s`.
+        """
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(last_id)}
+        timeout = httpx2.Timeout(silence_s, connect=CONNECT_TIMEOUT_S)
+        request = self._http.build_request(
+            "GET", stream.url(names), headers=headers, timeout=timeout
+        )
+        with self._errors():
+            answer = self._http.send(request, stream=True)
+            try:
+                self._check(answer)
+                yield None
+                parser = EventStreamReader()
+                for chunk in answer.iter_bytes():
+                    for event in parser.feed(chunk):
+                        yield event
+                    yield None
+            except ValueError as error:
+                raise ChoirError(f"{request.url}: {error}.") from error
+            finally:
+                answer.close()
+
+    def upload(
+        self,
+        path: str,
+        body: Iterator[bytes],
+        *,
+        params: Mapping[str, str],
+        headers: Mapping[str, str],
+        timeout: httpx2.Timeout,
+    ) -> httpx2.Response:
+        """Send a PUT request with a streamed body. Raises the errors of `send`."""
+        with self._errors():
+            response = self._http.put(
+                path, content=body, params=dict(params), headers=dict(headers), timeout=timeout
+            )
+        raise_for_status(self.target, response)
+        return response
+
+    def download(self, path: str, timeout: httpx2.Timeout) -> Generator[bytes]:
+        """Yield the chunks of a large response body. Raises the errors of `send`."""
+        with self._errors(), self._http.stream("GET", path, timeout=timeout) as answer:
+            self._check(answer)
+            for piece in answer.iter_bytes():
+                yield piece
+
+    def _check(self, answer: httpx2.Response) -> None:
+        if answer.is_error:
+            answer.read()
+            raise_for_status(self.target, answer)
+
+    def _errors(self) -> contextlib.AbstractContextManager[None]:
+        self.target.check_socket()
+        return convert_transport_errors(self.target)

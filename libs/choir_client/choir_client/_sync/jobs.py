@@ -1,0 +1,121 @@
+"""Core jobs: list, start, wait, instruct, cancel."""
+
+import time
+from contextlib import closing
+
+from choir_client import operations
+from choir_client._sync.agents import Agents
+from choir_client._sync.connection import SILENCE_S, Connection
+from choir_client._sync.schedules import Schedules
+from choir_client._sync.sessions import Sessions
+from choir_client.job_events import RUN_ID_PREFIX, Job, job_result, list_jobs
+from choir_common.errors import Conflict, DeadlineExceeded, NotFound, Unavailable
+from choir_common.wire.events import CoreStopped
+from choir_common.wire.operator import AgentView, CancelWork, InjectText, SessionView, SignalQueued
+from choir_common.wire.schedules import NewSchedule
+
+JobList = list[Job]
+_LATER = "3650d"
+"""The time of a schedule that runs by a request only."""
+
+
+class Jobs:
+    """The core jobs of a Choir's agents."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._agents = Agents(connection)
+        self._sessions = Sessions(connection)
+        self._schedules = Schedules(connection)
+
+    def list(self, agent_id: str) -> JobList:
+        """Return the open core jobs of an agent, as of its latest heartbeat. Raises NotFound."""
+        agent = self._agents.get(agent_id)
+        if agent.session_id is None:
+            return []
+        # the log is read first: a job that is listed after that has not ended before its head
+        session = self._sessions.get(agent.session_id)
+        agent = self._agents.get(agent_id)
+        return list_jobs(agent, session.head_rev) if agent.session_id == session.session_id else []
+
+    def get(self, agent_id: str, name: str) -> Job:
+        """Return an open core job by its name. Raises NotFound."""
+        for job in self.list(agent_id):
+            if job.name == name:
+                return job
+        raise NotFound(f"Agent {agent_id} has no open core job {name!r}.")
+
+    def start(self, agent_id: str, task: str, *, dm: str | None = None) -> Job:
+        """Start a core job with these words as its task; the agent's model is not asked.
+
+        `dm` is the conversation to which it reports; default: the agent's. Raises NotFound, and Conflict if
+        the agent does not run.
+        """
+        agent, session = self._running(agent_id)
+        schedule = self._schedules.add(
+            NewSchedule(
+                agent_id=agent_id,
+                kind="job",
+                text=task,
+                timing="in",
+                value=_LATER,
+                dm=dm,
+                paused=True,
+                words="choir-client: jobs.start",
+            )
+        )
+        try:
+            run = (self._schedules.run(schedule.schedule_id)).runs[0]
+        finally:
+            # a run that has started goes on without its schedule
+            self._schedules.remove(schedule.schedule_id)
+        return Job(
+            agent_id=agent.agent_id,
+            session_id=session.session_id,
+            name=f"schedule-{schedule.schedule_id}",
+            seen_rev=session.head_rev,
+            job_id=f"{RUN_ID_PREFIX}{run.run_id}",
+        )
+
+    def wait(self, job: Job, timeout_s: float = 3600.0) -> CoreStopped:
+        """Wait for the end of a job and return its outcome, with the result if it has completed.
+
+        Raises DeadlineExceeded up to 15 s after `timeout_s`, Unavailable if the agent stops before: the job
+        goes on when the agent starts again.
+        """
+        deadline = time.monotonic() + timeout_s
+        events = self._sessions.follow_with_ticks(
+            job.session_id, job.seen_rev, silence_s=min(max(timeout_s, 1.0), SILENCE_S)
+        )
+        with closing(events):
+            for event in events:
+                result = None if event is None else job_result(event, job)
+                if result is not None:
+                    return result
+                if time.monotonic() > deadline:
+                    raise DeadlineExceeded(
+                        f"The core job {job.name} of {job.agent_id} has not ended within {timeout_s:g} s. "
+                        "It goes on; wait again, or cancel it."
+                    )
+        raise Unavailable(
+            f"The session {job.session_id} of {job.agent_id} ended before its core job {job.name}, which "
+            "goes on when the agent starts again."
+        )
+
+    def inject(self, agent_id: str, text: str, dm: str | None = None) -> SignalQueued:
+        """Give an agent further instructions for its next safe point. Raises Conflict if it does not run."""
+        body = InjectText(text=text, dm=dm)
+        return self._connection.call(operations.INJECT, {"agent_id": agent_id}, body=body)
+
+    def cancel(self, agent_id: str, job: str | None, dm: str | None = None) -> SignalQueued:
+        """Cancel a core job, or the turn if `job` is None. Raises Conflict if the agent does not run."""
+        body = CancelWork(job=job, dm=dm)
+        return self._connection.call(operations.CANCEL, {"agent_id": agent_id}, body=body)
+
+    def _running(self, agent_id: str) -> tuple[AgentView, SessionView]:
+        agent = self._agents.get(agent_id)
+        if agent.session_id is None:
+            raise Conflict(
+                f"Agent {agent_id} is {agent.state}. Start it with `choirctl agent start {agent_id}`."
+            )
+        return agent, self._sessions.get(agent.session_id)

@@ -1,0 +1,123 @@
+"""The operations of Choir's HTTP API that the client calls.
+
+`tests/service/control/test_openapi.py` compares each with the OpenAPI document.
+"""
+
+from choir_client.operation import Operation, Stream
+from choir_common.wire.console import ConsoleMessageRequest, ConsolePressRequest
+from choir_common.wire.memory_forget import ForgetReport, ForgetSelection, ResetRequest
+from choir_common.wire.memory_modes import ConversationMemory, SetMemoryMode, SetRecall
+from choir_common.wire.memory_operator import (
+    AgentMemory,
+    AuditEntries,
+    DocumentDetail,
+    DocumentPage,
+    FeedbackPage,
+    ImportRecords,
+    MemoryErased,
+    MemoryImported,
+    PutDocument,
+)
+from choir_common.wire.memory_search import MemoryHits, MemoryQuery, MemoryWritten, SearchReceipt
+from choir_common.wire.memory_sessions import SessionErased
+from choir_common.wire.messages import ButtonResponse, InboundAccepted, OutboundHistory
+from choir_common.wire.operator import (
+    AgentView,
+    ApprovalView,
+    CancelWork,
+    CompactMemory,
+    Decision,
+    DmView,
+    EventPage,
+    InjectText,
+    LogVerification,
+    Page,
+    SessionView,
+    SignalQueued,
+    StartAgent,
+    SystemStatus,
+)
+from choir_common.wire.schedules import NewSchedule, ScheduleEdit, ScheduleView
+
+PAGE_SIZE = 200
+RECONNECT_S = 60.0
+"""Longer than a restart of control takes."""
+VERIFY_TIMEOUT_S = 300.0
+"""A log of a million events takes a while to hash."""
+_STOP_TIMEOUT_S = 120.0
+_ERASE_TIMEOUT_S = 90.0
+_SWITCH_TIMEOUT_S = 120.0
+"""The agent writes a summary and starts again."""
+_FORGET_TIMEOUT_S = 480.0
+"""Memory is erased, and a running agent may take minutes to stop and start."""
+_ROLLBACK_TIMEOUT_S = 120.0
+_AGENT = "/v1/agents/{agent_id}"
+_DM = "/v1/dms/{dm}"
+_SESSION = "/v1/sessions/{session_id}"
+_APPROVAL = "/v1/approvals/{approval_id}"
+_SCHEDULE = "/v1/schedules/{schedule_id}"
+_MEMORY = "/v1/agents/{agent_id}/memory"
+
+STATUS = Operation("GET", "/v1/status", SystemStatus)
+
+LIST_AGENTS = Operation("GET", "/v1/agents", Page[AgentView])
+SHOW_AGENT = Operation("GET", _AGENT, AgentView)
+START_AGENT = Operation("POST", f"{_AGENT}/start", AgentView, StartAgent, _STOP_TIMEOUT_S)
+STOP_AGENT = Operation("POST", f"{_AGENT}/stop", AgentView, timeout_s=_STOP_TIMEOUT_S)
+RESTART_AGENT = Operation("POST", f"{_AGENT}/restart", AgentView, timeout_s=2 * _STOP_TIMEOUT_S)
+INJECT = Operation("POST", f"{_AGENT}/inject", SignalQueued, InjectText)
+CANCEL = Operation("POST", f"{_AGENT}/cancel", SignalQueued, CancelWork)
+COMPACT = Operation("POST", f"{_AGENT}/compact", SignalQueued, CompactMemory)
+
+LIST_DMS = Operation("GET", "/v1/dms", Page[DmView])
+SEND_MESSAGE = Operation("POST", f"{_DM}/messages", InboundAccepted, ConsoleMessageRequest)
+LIST_MESSAGES = Operation("GET", f"{_DM}/messages", OutboundHistory)
+PRESS_BUTTON = Operation("POST", f"{_DM}/press", ButtonResponse, ConsolePressRequest)
+FOLLOW_MESSAGES = Stream(f"{_DM}/events")
+
+LIST_SESSIONS = Operation("GET", "/v1/sessions", Page[SessionView])
+SHOW_SESSION = Operation("GET", _SESSION, SessionView)
+LIST_EVENTS = Operation("GET", f"{_SESSION}/events", EventPage)
+FOLLOW_EVENTS = Stream(f"{_SESSION}/events/stream")
+VERIFY_SESSION = Operation("GET", f"{_SESSION}/verify", LogVerification, timeout_s=VERIFY_TIMEOUT_S)
+
+LIST_APPROVALS = Operation("GET", "/v1/approvals", Page[ApprovalView])
+SHOW_APPROVAL = Operation("GET", _APPROVAL, ApprovalView)
+APPROVE = Operation("POST", f"{_APPROVAL}/approve", ApprovalView, Decision)
+REJECT = Operation("POST", f"{_APPROVAL}/reject", ApprovalView, Decision)
+ROLL_BACK = Operation("POST", f"{_APPROVAL}/rollback", ApprovalView, timeout_s=_ROLLBACK_TIMEOUT_S)
+
+LIST_SCHEDULES = Operation("GET", "/v1/schedules", Page[ScheduleView])
+ADD_SCHEDULE = Operation("POST", "/v1/schedules", ScheduleView, NewSchedule)
+SHOW_SCHEDULE = Operation("GET", _SCHEDULE, ScheduleView)
+UPDATE_SCHEDULE = Operation("PATCH", _SCHEDULE, ScheduleView, ScheduleEdit)
+REMOVE_SCHEDULE = Operation("DELETE", _SCHEDULE, ScheduleView)
+PAUSE_SCHEDULE = Operation("POST", f"{_SCHEDULE}/pause", ScheduleView)
+RESUME_SCHEDULE = Operation("POST", f"{_SCHEDULE}/resume", ScheduleView)
+RUN_SCHEDULE = Operation("POST", f"{_SCHEDULE}/run", ScheduleView)
+
+SHOW_MEMORY = Operation("GET", _MEMORY, AgentMemory)
+SHOW_MODE = Operation("GET", f"{_MEMORY}/mode", ConversationMemory)
+SET_MODE = Operation("PUT", f"{_MEMORY}/mode", ConversationMemory, SetMemoryMode, _SWITCH_TIMEOUT_S)
+SET_RECALL = Operation("PUT", f"{_MEMORY}/recall", ConversationMemory, SetRecall)
+SEARCH = Operation("POST", f"{_MEMORY}/search", MemoryHits, MemoryQuery)
+SHOW_RECEIPT = Operation("GET", f"{_MEMORY}/receipts/{{receipt_id}}", SearchReceipt)
+LIST_DOCUMENTS = Operation("GET", f"{_MEMORY}/documents", DocumentPage)
+SHOW_DOCUMENT = Operation("GET", f"{_MEMORY}/documents/{{name}}", DocumentDetail)
+WRITE_DOCUMENT = Operation("POST", f"{_MEMORY}/documents", MemoryWritten, PutDocument)
+DELETE_DOCUMENT = Operation(
+    "DELETE", f"{_MEMORY}/documents/{{name}}", MemoryErased, timeout_s=_ERASE_TIMEOUT_S
+)
+ERASE_SESSION = Operation(
+    "DELETE", f"{_MEMORY}/sessions/{{session_id}}", SessionErased, timeout_s=_ERASE_TIMEOUT_S
+)
+FORGET = Operation("POST", f"{_MEMORY}/forget", ForgetReport, ForgetSelection, _FORGET_TIMEOUT_S)
+RESET_CONVERSATION = Operation(
+    "POST", f"{_AGENT}/reset", ForgetReport, ResetRequest, _FORGET_TIMEOUT_S
+)
+READ_AUDIT = Operation("GET", f"{_MEMORY}/audit", AuditEntries)
+READ_FEEDBACK = Operation("GET", f"{_MEMORY}/feedback", FeedbackPage)
+IMPORT_RECORDS = Operation(
+    "POST", f"{_MEMORY}/import", MemoryImported, ImportRecords, _ERASE_TIMEOUT_S
+)
+EXPORT = Stream(f"{_MEMORY}/export")
