@@ -474,6 +474,26 @@ async def test_schedules_show_their_last_runs(cockpit: Cockpit) -> None:
     await cockpit.check("cost-schedules")
 
 
+async def test_a_page_stays_as_it_is_until_the_next_one_is_loaded(cockpit: Cockpit) -> None:
+    page, is_loaded = cockpit.page, asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await is_loaded.wait()
+        await route.continue_()
+
+    await page.route("**/memory/page.js", hold)
+    await cockpit.open("log", "ses_old")
+    await expect(group_of(cockpit, "An old question")).to_be_visible()
+    await cockpit.open("memory", "main", "search")
+    await expect(page.locator(".pages").get_by_role("link", name="Memory")).to_have_attribute(
+        "aria-current", "page"
+    )
+    await expect(group_of(cockpit, "An old question")).to_be_visible()
+    is_loaded.set()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("Memory")
+    assert not [it for it in cockpit.tab.requests if "/v1/sessions/main" in it]
+
+
 async def test_idle_pages_send_at_most_one_request_in_15_seconds(cockpit: Cockpit) -> None:
     await cockpit.page.clock.install()
     for parts in (("log",), ("log", "ses_old"), ("cost", "health")):

@@ -27,6 +27,13 @@ SERIOUS = ("serious", "critical")
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 PATIENCE_MS = 60_000
+# Tables of the pages are shown as cards on a phone, so they need no scrolling there.
+SIDEWAYS = """
+[...document.querySelectorAll('#main, #main *')].filter((it) => it.scrollWidth > it.clientWidth + 1
+  && /auto|scroll/.test(getComputedStyle(it).overflowX)
+  && !it.matches('.table, pre, textarea, .tabs, .math, .setup-command code, .data-table:not(:has(.foldable))')
+).map((it) => `${it.tagName}.${it.className} ${it.scrollWidth} ${it.textContent.slice(0, 60)}`)
+"""
 WATCH = """
 window.violations = [];
 addEventListener('securitypolicyviolation', (event) => {
@@ -80,6 +87,14 @@ class WebTab:
             if it["impact"] in SERIOUS
         ]
         assert serious == [], "\n".join(serious)
+
+    async def check_width(self) -> None:
+        """Fail if the page, or anything in it that is not meant to, scrolls sideways."""
+        size = self.page.viewport_size
+        assert size is not None
+        width = await self.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= size["width"], f"the page is {width} px wide"
+        assert await self.page.evaluate(SIDEWAYS) == []
 
     async def shoot(self, name: str) -> None:
         """Store a screenshot if the environment asks for them."""

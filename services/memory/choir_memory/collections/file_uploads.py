@@ -26,7 +26,7 @@ MAX_UPLOADS = 2
 IDLE_S = 10.0
 """An upload without another part for so long is dropped when a new one needs its place."""
 DROPPED = 100
-"""Uploads that were dropped, of which a replica knows that they were its own."""
+"""Ids of dropped uploads that a replica remembers as its own."""
 KINDS = (
     "Kinds that are read: text in UTF-8, Markdown, source code, HTML, PDF, Word, Excel, PowerPoint and "
     "OpenDocument."

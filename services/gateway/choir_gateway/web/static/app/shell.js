@@ -18,18 +18,21 @@ const MAX_RELOADS = 3;
 export function Shell() {
   const pages = pagesFor(session.value.role);
   const page = pages.find((it) => it.name === place.value[0]) ?? pages[0];
-  const [View, setView] = useState(null);
+  const [shown, setShown] = useState(null);
+  const parts = useRef([]);
+  // until the modules of the next page are there, the one before stays as it is
+  if (shown?.name === page.name) parts.current = place.value.slice(1);
   useEffect(() => {
     let isCurrent = true;
     page.load().then((view) => {
       rememberInTab("reloads", 0);
-      if (isCurrent) setView(() => view);
+      if (isCurrent) setShown({name: page.name, View: view});
     }, () => {
       // a browser does not ask for a module again before the page is loaded again
       const reloads = recallInTab("reloads", 0);
       if (!isCurrent) return;
       if (reloads >= MAX_RELOADS) {
-        setView(() => Failed);
+        setShown({name: page.name, View: Failed});
         return;
       }
       rememberInTab("reloads", reloads + 1);
@@ -56,7 +59,7 @@ export function Shell() {
       <${Settings} />
     </aside>
     <div class="backdrop" onClick=${() => { isSidebarOpen.value = false; }}></div>
-    <main id="main" class="page" tabindex="-1">${View && html`<${View} parts=${place.value.slice(1)} />`}</main>
+    <main id="main" class="page" tabindex="-1">${shown && html`<${shown.View} parts=${parts.current} />`}</main>
     <div class="toast" role="status" data-shown=${toast.value ? "yes" : "no"}>${toast.value?.text}</div>
   </div>`;
 }
