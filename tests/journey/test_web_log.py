@@ -491,6 +491,7 @@ async def test_a_page_stays_as_it_is_until_the_next_one_is_loaded(cockpit: Cockp
     await expect(group_of(cockpit, "An old question")).to_be_visible()
     is_loaded.set()
     await expect(page.get_by_role("heading", level=1)).to_contain_text("Memory")
+    await expect(page).to_have_title(re.compile("Memory – Choir$"))
     assert not [it for it in cockpit.tab.requests if "/v1/sessions/main" in it]
 
 

@@ -94,7 +94,8 @@ class WebTab:
         assert size is not None
         width = await self.page.evaluate("document.documentElement.scrollWidth")
         assert width <= size["width"], f"the page is {width} px wide"
-        assert await self.page.evaluate(SIDEWAYS) == []
+        wide = await self.page.evaluate(SIDEWAYS)
+        assert wide == [], wide
 
     async def shoot(self, name: str) -> None:
         """Store a screenshot if the environment asks for them."""

@@ -74,6 +74,3 @@ effect(() => {
   if (session.value === null) conversations.value = null;
 });
 document.addEventListener("visibilitychange", refreshConversations);
-effect(() => {
-  document.title = unreadCount.value ? `(${unreadCount.value}) Choir` : "Choir";
-});
