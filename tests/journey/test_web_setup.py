@@ -394,6 +394,10 @@ async def test_a_request_to_talk_is_allowed_and_taken_back_and_another_refused(
     person = people.get_by_role("row").filter(has_text="bot-4711")
     await expect(person).to_contain_text("Zoe")
     await expect(person).to_contain_text("bot: 4711")
+    [browser] = (await cockpit.user.client.get("/v1/web/sessions")).json()["items"]
+    await expect(person).to_contain_text(
+        f"Allowed by: Operator, browser {browser['web_session_id']}"
+    )
     await button(cockpit, "Take the permission of bot-4711 back").click()
     await page.get_by_role("dialog").get_by_role("button", name="Take back").click()
     await expect(row).to_have_count(0)

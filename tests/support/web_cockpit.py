@@ -65,8 +65,7 @@ class Cockpit:
         await self.tab.shoot(f"{name}-dark")
         # still dark: both ways of showing colours are checked once
         await self.page.set_viewport_size(PHONE)
-        width = await self.page.evaluate("document.documentElement.scrollWidth")
-        assert width <= PHONE["width"], f"{name} is wider than a phone"
+        await self.tab.check_width()
         await self.tab.check_access()
         await self.tab.shoot(f"{name}-phone")
         await self.page.set_viewport_size(size)

@@ -3,6 +3,7 @@
 With CHOIR_SCREENSHOTS=FOLDER the tests of the page store what they show there.
 """
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
@@ -27,6 +28,13 @@ SERIOUS = ("serious", "critical")
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 PATIENCE_MS = 60_000
+# Tables of the pages are shown as cards on a phone, so they need no scrolling there.
+SIDEWAYS = """
+[...document.querySelectorAll('#main, #main *')].filter((it) => it.scrollWidth > it.clientWidth + 1
+  && /auto|scroll/.test(getComputedStyle(it).overflowX)
+  && !it.matches('.table, pre, textarea, .tabs, .math, .setup-command code, .data-table:not(:has(.foldable))')
+).map((it) => `${it.tagName}.${it.className} ${it.scrollWidth} ${it.textContent.slice(0, 60)}`)
+"""
 WATCH = """
 window.violations = [];
 addEventListener('securitypolicyviolation', (event) => {
@@ -60,6 +68,17 @@ class WebTab:
         if not request.url.startswith(f"{self.origin}/"):
             self.foreign.append(request.url)
 
+    async def count_idle_minute(self, ignored: tuple[str, ...] = ()) -> list[str]:
+        """Let a minute of the page's clock pass, which stands still, and return the requests sent.
+
+        In steps, so that a request is answered before the page looks at its clock again.
+        """
+        before = len(self.requests)
+        for _ in range(20):
+            await self.page.clock.run_for(3_000)
+            await asyncio.sleep(0.05)
+        return [it for it in self.requests[before:] if not any(part in it for part in ignored)]
+
     async def check(self) -> None:
         """Fail if something broke out, or if the page broke the rules of its own policy."""
         assert self.failures == [], self.failures
@@ -80,6 +99,15 @@ class WebTab:
             if it["impact"] in SERIOUS
         ]
         assert serious == [], "\n".join(serious)
+
+    async def check_width(self) -> None:
+        """Fail if the page, or anything in it that is not meant to, scrolls sideways."""
+        size = self.page.viewport_size
+        assert size is not None
+        width = await self.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= size["width"], f"the page is {width} px wide"
+        wide = await self.page.evaluate(SIDEWAYS)
+        assert wide == [], wide
 
     async def shoot(self, name: str) -> None:
         """Store a screenshot if the environment asks for them."""

@@ -210,6 +210,15 @@ class SessionEndpoints:
         )
 
 
+def upload_endpoints(uploads: DocumentFileReader) -> tuple[Endpoint, ...]:
+    """Return the endpoints for the files that operators add to collections."""
+    first, later = subjects.read_document_file(), subjects.continue_document_file()
+    return (
+        Endpoint(first, FilePart, uploads.add_part),
+        Endpoint(later, FilePart, uploads.add_part, owns=uploads.has),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminEndpoints:
     """Endpoints for the requests that control sends on behalf of operators."""
@@ -244,5 +253,5 @@ class AdminEndpoints:
             Endpoint(subjects.delete_memory(), DeleteDocument, self.writer.delete),
             Endpoint(subjects.forget_memory(), ForgetMemory, self.forgetter.forget),
             Endpoint(subjects.remove_from_collection(), RemoveDocuments, collections.remove),
-            Endpoint(subjects.read_document_file(), FilePart, self.uploads.add_part),
+            *upload_endpoints(self.uploads),
         )

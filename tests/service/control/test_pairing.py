@@ -232,6 +232,7 @@ async def test_only_a_press_of_an_admin_decides(world: World) -> None:
     version = (await client.channels()).config_version
     press = forged.model_copy(update={**forwarded, "chat_id": "operator"})
     assert (await client.press(press)).answer == f"Allowed: {DM}."
+    assert (await world.get(f"/v1/people/{DM}")).json()["approved_by"] == "dm console"
     assert "no longer open" in (await client.press(press)).answer
     table = await client.channels()
     assert DM in {dm.name for dm in table.dms}
@@ -256,6 +257,7 @@ async def test_operators_pair_and_unpair_and_an_erasure_reaches_it(
         shell.fails(3, "person", "pair", str(codes[1]))
         assert "Eve" in shell.succeeds("person", "list")
         assert shell.data("person", "show", DM)["identities"][0]["source"] == "pairing"
+        assert shell.data("person", "show", DM)["approved_by"] == "operator"
         shell.data("person", "unpair", DM)
         shell.fails(3, "person", "unpair", DM)
         shell.succeeds("person", "pair", str(codes[2]))

@@ -1,17 +1,24 @@
 """Uploaded files: read as those of folders, refused with the reason, and never more than a few at a time."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from choir_common.bus.client import Bus
+from choir_common.clients import memory as memory_client
+from choir_common.clients.memory import NatsCollectionsClient
 from choir_common.errors import ChoirError, Conflict, InvalidRequest, TooLarge, Unavailable
 from choir_common.wire.memory_collections import FilePart, FileText
 from choir_files.sandbox import ReadLimits
+from choir_local.nats import EmbeddedNats
 from choir_memory.collections import file_uploads
 from choir_memory.collections.file_uploads import DocumentFileReader
+from choir_memory.endpoints import upload_endpoints
 from tests.service.memory import documents
+from tests.support.bus import BUS_KEY
 
 MB = 1024 * 1024
 
@@ -110,3 +117,37 @@ async def test_uploads_are_limited_in_size_order_and_number(
     with pytest.raises(ChoirError):
         await uploads.add_part(part("a.txt", b"", offset=4, upload_id=other.upload_id))
     uploads.close()
+
+
+async def test_all_parts_reach_the_replica_that_has_the_first_one(
+    nats: EmbeddedNats, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_client, "PART_TIMEOUT_S", 1.0)
+    limits, client = ReadLimits(memory_mb=512, cpu_s=10), NatsCollectionsClient(bus)
+    replicas = [DocumentFileReader(limits, max_file_mb=1) for _ in range(2)]
+    async with contextlib.AsyncExitStack() as stack:
+        for replica in replicas:
+            other = await stack.enter_async_context(Bus(nats.url, BUS_KEY, "test"))
+            await stack.enter_async_context(
+                other.serve("choir-memory", "1.0.0", *upload_endpoints(replica))
+            )
+        for number in range(4):
+            upload_id, answer = str(uuid4()), FileText()
+            for place in range(10):
+                content = f"{number}{place} ".encode()
+                answer = await client.read_file(
+                    part("a.txt", content, offset=3 * place, upload_id=upload_id, last=place == 9)
+                )
+            assert answer.text == "".join(f"{number}{place} " for place in range(10))
+        lost = part("a.txt", b"half", last=False)
+        await client.read_file(lost)
+        for replica in replicas:
+            replica.close()
+        more = part("a.txt", b"more", offset=4, upload_id=lost.upload_id, last=False)
+        # at once by the replica that dropped it, and after a time if that one was restarted
+        with pytest.raises(Conflict, match="interrupted"):
+            await client.read_file(more)
+        for replica in replicas:
+            replica._dropped.clear()
+        with pytest.raises(Conflict, match="interrupted"):
+            await client.read_file(more)

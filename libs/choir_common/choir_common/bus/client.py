@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
+from uuid import uuid4
 
 import nats
 import nats.micro
@@ -63,6 +64,8 @@ class Endpoint:
     request_model: type[WireModel]
     handler: Callable[[Any], Awaitable[WireModel]]
     """A function, like the handler of an HTTP route."""
+    owns: Callable[[Any], bool] | None = None
+    """Set for requests about something that one replica has: all get them, and only the owner answers."""
 
 
 class ConnectionWatcher(Protocol):
@@ -233,8 +236,10 @@ class Bus:
     async def serve(self, name: str, version: str, *endpoints: Endpoint) -> AsyncIterator[None]:
         """Serve `endpoints` as the micro service `name` until the block ends.
 
-        All replicas of a service share one queue group, so each request is handled once.
+        All replicas of a service share one queue group, so each request is handled once. Endpoints with
+        `owns` have a group for each replica, so that a request reaches its owner.
         """
+        own_group = f"{name}-{uuid4().hex}"
         service = await nats.micro.add_service(
             self._client, nats.micro.service.ServiceConfig(name=name, version=version)
         )
@@ -243,7 +248,7 @@ class Bus:
                 nats.micro.service.EndpointConfig(
                     name=endpoint.subject.replace(".", "-"),
                     subject=endpoint.subject,
-                    queue_group=name,
+                    queue_group=own_group if endpoint.owns else name,
                     handler=self._handler(endpoint),
                 )
             )
@@ -303,9 +308,10 @@ async def _handle_request(endpoint: Endpoint, request: MicroRequest) -> None:
     try:
         async with asyncio.timeout(budget_s):
             with server_span(endpoint.subject, "nats", headers):
-                reply = await endpoint.handler(
-                    endpoint.request_model.model_validate_json(request.data)
-                )
+                body = endpoint.request_model.model_validate_json(request.data)
+                if endpoint.owns is not None and not endpoint.owns(body):
+                    return
+                reply = await endpoint.handler(body)
         await request.respond(reply.model_dump_json().encode())
     except ValidationError as error:
         faults = "; ".join(error_messages(error, "body"))

@@ -129,8 +129,13 @@ def add_to_collection() -> str:
 
 
 def read_document_file() -> str:
-    """control → memory: FilePart → FileText."""
+    """control → memory: FilePart → FileText; the first part of a file."""
     return "choir.memory.collections.read"
+
+
+def continue_document_file() -> str:
+    """control → memory: FilePart → FileText; later parts, for the replica that has the first one."""
+    return "choir.memory.collections.continue"
 
 
 def list_collections() -> str:
@@ -282,6 +287,7 @@ ROUTES: tuple[Route, ...] = (
     *_routes("control", "memory", memory_hints, memory_reminders, memory_status, embed_texts),
     *_routes("control", "memory", add_to_collection, list_collections, list_documents),
     *_routes("control", "memory", follow_folder, remove_from_collection, read_document_file),
+    *_routes("control", "memory", continue_document_file),
     *_routes("control", "memory", record_units, archive_session, erase_session),
     *_routes("control", "memory", list_memory, show_memory, search_memory, put_memory),
     *_routes("control", "memory", delete_memory, forget_memory, export_memory, import_memory),

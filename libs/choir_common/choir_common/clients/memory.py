@@ -4,8 +4,10 @@ from typing import Protocol
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
+from choir_common.errors import Conflict, DeadlineExceeded
 from choir_common.wire.embeddings import EmbeddingResult, EmbedTexts
 from choir_common.wire.memory_collections import (
+    INTERRUPTED,
     AddDocument,
     CollectionDocuments,
     Collections,
@@ -69,6 +71,8 @@ COLLECTION_TIMEOUT_S = 30.0
 """Tokenizing 1,000,000 characters takes some seconds on a busy machine."""
 FILE_TIMEOUT_S = 300.0
 """Longer than a file may be read with the default limits: 30 s of CPU time, eight times that by the clock."""
+PART_TIMEOUT_S = 30.0
+"""A part that is not the last one is only stored."""
 OPERATOR_TIMEOUT_S = 15.0
 BULK_TIMEOUT_S = 60.0
 """Many documents may depend on an erased one; the records of an import are tokenized."""
@@ -194,11 +198,20 @@ class NatsCollectionsClient:
     async def read_file(self, part: FilePart) -> FileText:
         """Send a part of a file; the last one returns the file's text.
 
-        Raises InvalidRequest for a file that cannot be read, TooLarge, and Unavailable if too many are read.
+        Raises InvalidRequest for a file that cannot be read, TooLarge, Conflict if the replica of memory that
+        has the parts before is gone, and Unavailable if too many are read.
         """
-        return await self._bus.request(
-            subjects.read_document_file(), part, FileText, FILE_TIMEOUT_S
+        subject = (
+            subjects.continue_document_file() if part.offset else subjects.read_document_file()
         )
+        timeout_s = FILE_TIMEOUT_S if part.is_last else PART_TIMEOUT_S
+        try:
+            return await self._bus.request(subject, part, FileText, timeout_s)
+        except DeadlineExceeded:
+            if part.is_last:
+                raise
+            # only the replica with the parts before would have answered
+            raise Conflict(INTERRUPTED.format(name=part.name)) from None
 
     async def follow(self, request: FollowFolder) -> Collections:
         """Follow a folder, or scan it now; return its collection."""

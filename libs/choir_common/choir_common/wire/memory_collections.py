@@ -12,6 +12,7 @@ MAX_FILE_TEXT = 1_000_000
 """Characters of a file's text: a book of 500 pages, and at most 6 MB of JSON, which the bus can carry."""
 MAX_FILE_PART = 1024 * 1024
 """Bytes of a file in one request on the bus."""
+INTERRUPTED = "The upload of {name} was interrupted. Upload the file again."
 CollectionName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
 MAX_DOCUMENT_NAME = 200
 DocumentName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]

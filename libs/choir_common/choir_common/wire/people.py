@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from choir_common.wire.model import Name, WireModel
+from choir_common.wire.model import AwareTime, Name, WireModel
 from choir_common.wire.people_config import PersonRole
 
 
@@ -36,3 +36,6 @@ class PersonView(WireModel):
     identities: tuple[IdentityView, ...]
     user_name: str = ""
     """The name that a paired user chose; it proves nothing."""
+    approved_by: str = ""
+    """Who allowed a paired user: `operator`, `operator, browser ID` or `dm NAME`."""
+    approved_at: AwareTime | None = None

@@ -94,9 +94,10 @@ def _rows(people: list[PersonView]) -> Table:
         for identity in person.identities:
             dms = ", ".join(identity.dms) or "-"
             user = f"{identity.user} ({person.user_name})" if person.user_name else identity.user
+            by = f" by {person.approved_by}" if person.approved_by else ""
             rows.add_row(
                 *(person.name, person.role, identity.gateway, user),
-                *(identity.source, dms),
+                *(f"{identity.source}{by}", dms),
             )
     return rows
 

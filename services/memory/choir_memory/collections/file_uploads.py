@@ -7,12 +7,13 @@ file until its text has been read, and never longer.
 import asyncio
 import tempfile
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import IO
 
 from choir_common.errors import Conflict, InvalidRequest, TooLarge, Unavailable
-from choir_common.wire.memory_collections import MAX_FILE_TEXT, FilePart, FileText
+from choir_common.wire.memory_collections import INTERRUPTED, MAX_FILE_TEXT, FilePart, FileText
 from choir_files.errors import UnreadableFile
 from choir_files.formats import FileFormat, detect_format, has_headings
 from choir_files.reader import FileReader
@@ -24,6 +25,8 @@ MAX_UPLOADS = 2
 """Files at a time: each uses the disk, and its reading uses memory and a processor."""
 IDLE_S = 10.0
 """An upload without another part for so long is dropped when a new one needs its place."""
+DROPPED = 100
+"""Ids of dropped uploads that a replica remembers as its own."""
 KINDS = (
     "Kinds that are read: text in UTF-8, Markdown, source code, HTML, PDF, Word, Excel, PowerPoint and "
     "OpenDocument."
@@ -41,12 +44,21 @@ class _UploadFile:
 
 
 class DocumentFileReader:
-    """Reader of the files that operators add to collections. All parts of a file must reach this process."""
+    """Reader of the files that operators add to collections.
+
+    The replica that got the first part of a file has all of it: `has` says so for the parts after.
+    """
 
     def __init__(self, limits: ReadLimits, max_file_mb: int) -> None:
         self._limits = limits
         self._max_file_mb = max_file_mb
         self._uploads: dict[str, _UploadFile] = {}
+        # their further parts are refused at once; no other replica would answer
+        self._dropped: deque[str] = deque(maxlen=DROPPED)
+
+    def has(self, part: FilePart) -> bool:
+        """Return whether the parts before were sent to this process."""
+        return part.upload_id in self._uploads or part.upload_id in self._dropped
 
     async def add_part(self, part: FilePart) -> FileText:
         """Store a part of a file, and return the file's text if it is the last one.
@@ -85,7 +97,7 @@ class DocumentFileReader:
             self._uploads[part.upload_id] = _UploadFile(file)
         upload = self._uploads.get(part.upload_id)
         if upload is None or upload.is_complete or upload.size != part.offset:
-            raise Conflict(f"The upload of {part.name} was interrupted. Upload the file again.")
+            raise Conflict(INTERRUPTED.format(name=part.name))
         return upload
 
     def _make_room(self) -> None:
@@ -103,6 +115,7 @@ class DocumentFileReader:
         upload = self._uploads.pop(upload_id, None)
         if upload is not None:
             upload.file.close()
+            self._dropped.append(upload_id)
 
 
 def _refuse_secret(name: str) -> None:

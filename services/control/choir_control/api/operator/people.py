@@ -59,11 +59,11 @@ def _pairing_routes(pairing: PairingService) -> APIRouter:
     async def decide_pairing(request: Request) -> PairingView:
         """Allow the user of a code to talk, or refuse it; 404 for a code that nobody has."""
         body = await parse_request_body(request, DecidePairing)
-        return await pairing.decide(body.code, allow=body.allow, by="operator")
+        return await pairing.decide(body.code, allow=body.allow, by=operator_label(request))
 
     @router.delete("/{dm}", status_code=204)
-    async def unpair(dm: Part) -> None:
+    async def unpair(dm: Part, request: Request) -> None:
         """Take the conversation of a paired user back."""
-        await pairing.unpair(dm)
+        await pairing.unpair(dm, by=operator_label(request))
 
     return router

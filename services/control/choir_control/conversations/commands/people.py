@@ -43,16 +43,17 @@ async def pair(context: CommandContext, call: CommandCall) -> str:
     code = call.arguments.get("code")
     if code is None:
         return format_waiting(await context.pairing.list_waiting())
-    view = await context.pairing.decide(code, allow=True, by=f"dm {call.dm}")
+    view = await context.pairing.decide(code, allow=True, by=call.decided_by)
     return format_decision(view, is_allowed=True)
 
 
 async def refuse_pairing(context: CommandContext, call: CommandCall) -> str:
     """Refuse the user of a code."""
-    view = await context.pairing.decide(call.arguments["code"], allow=False, by=f"dm {call.dm}")
+    view = await context.pairing.decide(call.arguments["code"], allow=False, by=call.decided_by)
     return format_decision(view, is_allowed=False)
 
 
 async def unpair(context: CommandContext, call: CommandCall) -> str:
     """Take the conversation of a paired user back."""
-    return format_removal(await context.pairing.unpair(call.arguments["conversation"]))
+    dm = call.arguments["conversation"]
+    return format_removal(await context.pairing.unpair(dm, by=call.decided_by))

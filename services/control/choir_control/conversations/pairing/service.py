@@ -136,7 +136,7 @@ class PairingService:
             await self._send(user.dm, user.gateway, WELCOME.format(agent=pairing.agent))
         return _view(user, pairing)
 
-    async def unpair(self, dm: str) -> PairedUser:
+    async def unpair(self, dm: str, *, by: str) -> PairedUser:
         """Take the conversation of a paired user back; raises NotFound."""
         async with self._lock:
             user = next((it for it in self._users if it.dm == dm), None)
@@ -146,7 +146,7 @@ class PairingService:
                     "config.json are removed there."
                 )
             await self._put_in_force(tuple(it for it in self._users if it.dm != dm))
-        log.info("user unpaired", dm=dm)
+        log.info("user unpaired", dm=dm, by=by)
         return user
 
     def list_people(self) -> list[PersonView]:
@@ -180,6 +180,8 @@ class PairingService:
             language="",
             identities=(identity,),
             user_name=user.user_name,
+            approved_by=user.approved_by,
+            approved_at=user.approved_at,
         )
 
     async def _find(self, code: str, by: str) -> WaitingUser:

@@ -7,6 +7,7 @@ import {CodeBlock} from "./code-block.js";
 import {h, html, useMemo} from "./html.js";
 import {MathText} from "./math-text.js";
 import {addMathRules} from "./math-rules.js";
+import {t} from "./texts.js";
 
 const SAFE_LINK = /^(https?|mailto):/i;
 const TAGS = new Set([
@@ -51,7 +52,7 @@ function buildElement(token, children) {
   if (align) attributes.class = `align-${align[1]}`;
   const element = h(tag, attributes, ...children);
   // can be scrolled by keyboard, too
-  return tag === "table" ? html`<div class="table" tabindex="0" role="group">${element}</div>` : element;
+  return tag === "table" ? html`<div class="table" tabindex="0" role="group" aria-label=${t("markdown.table")}>${element}</div>` : element;
 }
 
 function buildLeaf(token, isDraft) {

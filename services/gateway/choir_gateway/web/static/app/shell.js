@@ -1,6 +1,6 @@
 /* The frame of all pages: sidebar, settings, and the current page. */
 import {reloadWhenUp, session, signOut} from "./api.js";
-import {html, useEffect, useRef, useState} from "./html.js";
+import {effect, html, useEffect, useRef, useState} from "./html.js";
 import {Icon} from "./icons.js";
 import {pagesFor} from "./pages.js";
 import {addressOf, place} from "./router.js";
@@ -10,26 +10,41 @@ import {Logo} from "./sign-in.js";
 import {LANGUAGES, language, loadTexts, t} from "./texts.js";
 import {notify, toast} from "./toast.js";
 import {areNotificationsOn, CAN_NOTIFY, switchNotifications} from "./notifications.js";
+import {unreadCount} from "../chat/conversations.js";
 import {ConversationList} from "../chat/list.js";
 
 const RELOAD_MS = 2_000;
 const MAX_RELOADS = 3;
 
+// the title of the tab: the page, except for the chat, and how many messages are new
+effect(() => {
+  const page = session.value && currentPage(pagesFor(session.value.role));
+  const name = page && page.name !== "chat" ? `${t(page.title)} – Choir` : "Choir";
+  document.title = unreadCount.value ? `(${unreadCount.value}) ${name}` : name;
+});
+
+function currentPage(pages) {
+  return pages.find((it) => it.name === place.value[0]) ?? pages[0];
+}
+
 export function Shell() {
   const pages = pagesFor(session.value.role);
-  const page = pages.find((it) => it.name === place.value[0]) ?? pages[0];
-  const [View, setView] = useState(null);
+  const page = currentPage(pages);
+  const [shown, setShown] = useState(null);
+  const parts = useRef([]);
+  // until the modules of the next page are there, the one before stays as it is
+  if (shown?.name === page.name) parts.current = place.value.slice(1);
   useEffect(() => {
     let isCurrent = true;
     page.load().then((view) => {
       rememberInTab("reloads", 0);
-      if (isCurrent) setView(() => view);
+      if (isCurrent) setShown({name: page.name, View: view});
     }, () => {
       // a browser does not ask for a module again before the page is loaded again
       const reloads = recallInTab("reloads", 0);
       if (!isCurrent) return;
       if (reloads >= MAX_RELOADS) {
-        setView(() => Failed);
+        setShown({name: page.name, View: Failed});
         return;
       }
       rememberInTab("reloads", reloads + 1);
@@ -56,7 +71,7 @@ export function Shell() {
       <${Settings} />
     </aside>
     <div class="backdrop" onClick=${() => { isSidebarOpen.value = false; }}></div>
-    <main id="main" class="page" tabindex="-1">${View && html`<${View} parts=${place.value.slice(1)} />`}</main>
+    <main id="main" class="page" tabindex="-1" aria-busy=${shown?.name !== page.name}>${shown && html`<${shown.View} parts=${parts.current} />`}</main>
     <div class="toast" role="status" data-shown=${toast.value ? "yes" : "no"}>${toast.value?.text}</div>
   </div>`;
 }

@@ -1,12 +1,12 @@
 /* What a request asks for, how far it is, and what to look at before a decision. Pure apart from the language. */
 import {t} from "../app/texts.js";
+import {deciderName} from "../cockpit/formats.js";
 
 const STATE_KINDS = {
   pending: "warning", approved: "busy", applying: "busy", reverting: "busy", applied: "good",
   failed: "bad", rejected: "plain", expired: "plain", rolled_back: "plain",
 };
 const TYPES = ["call", "mcp_tools", "mcp_question", "config_change", "skill", "tool", "repo_change"];
-const BY_BROWSER = "operator, browser ";
 const SPELLED = /<U\+([0-9A-F]{4,6})>/g;
 // Unicode names of the characters that hide or reorder words; others are shown by their number.
 const CHARACTER_NAMES = {
@@ -62,11 +62,7 @@ export function questionText(request) {
 
 /** Who decided: the browsers of the operator are named as the page Set-up and `choirctl web sessions` name them. */
 export function deciderText(request) {
-  const by = request.decided_by ?? "";
-  if (by === "operator") return t("approvals.by.operator");
-  if (by.startsWith(BY_BROWSER)) return t("approvals.by.browser", {browser: by.slice(BY_BROWSER.length)});
-  if (by === "timeout") return t("approvals.by.timeout");
-  return by;
+  return request.decided_by === "timeout" ? t("approvals.by.timeout") : deciderName(request.decided_by ?? "");
 }
 
 /** The characters of a request that are spelled out: `{number, name, count}`, the most frequent first. */

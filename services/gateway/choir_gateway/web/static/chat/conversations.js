@@ -1,9 +1,11 @@
 /* The conversations of the person, and which of them have messages that were not seen. */
 import {get, session} from "../app/api.js";
 import {computed, effect, signal} from "../app/html.js";
+import {place} from "../app/router.js";
 import {recall, remember} from "../app/settings.js";
 
 const INTERVAL_MS = 30_000;
+const ELSEWHERE_MS = 60_000; // other pages show their number only, and have requests of their own
 const RETRY_MS = 3_000; // without a list there is no chat
 
 export const conversations = signal(null);
@@ -61,7 +63,8 @@ async function fetchConversations() {
       // shown by the conversation itself
     }
   }
-  timer = setTimeout(refreshConversations, conversations.peek() === null ? RETRY_MS : INTERVAL_MS);
+  const pause = ["chat", undefined].includes(place.peek()[0]) ? INTERVAL_MS : ELSEWHERE_MS;
+  timer = setTimeout(refreshConversations, conversations.peek() === null ? RETRY_MS : pause);
 }
 
 /** On the first visit of a browser nothing is unread. */
@@ -74,6 +77,3 @@ effect(() => {
   if (session.value === null) conversations.value = null;
 });
 document.addEventListener("visibilitychange", refreshConversations);
-effect(() => {
-  document.title = unreadCount.value ? `(${unreadCount.value}) Choir` : "Choir";
-});

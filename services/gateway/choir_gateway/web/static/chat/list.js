@@ -21,9 +21,9 @@ export function ConversationList() {
   </nav>`;
 }
 
-/** The conversation of the address, or else the first one. */
+/** The conversation of the address, or else the first one that has an agent. */
 export function currentConversation() {
   const all = conversations.value ?? [];
   const name = place.value[0] === "chat" ? place.value[1] : undefined;
-  return all.find((dm) => dm.name === name) ?? all[0];
+  return all.find((dm) => dm.name === name) ?? all.find((dm) => dm.agent_id) ?? all[0];
 }

@@ -37,3 +37,11 @@ export function formatDuration(milliseconds) {
   if (hours < 24) return `${hours} h ${minutes % 60} min`;
   return `${t("days", {count: Math.floor(hours / 24)})} ${hours % 24} h`;
 }
+
+const BY_BROWSER = "operator, browser ";
+
+/** Who decided, from its record: `operator`, `operator, browser ID`, or else as it is, such as `dm ann`. */
+export function deciderName(by) {
+  if (by === "operator") return t("approvals.by.operator");
+  return by.startsWith(BY_BROWSER) ? t("approvals.by.browser", {browser: by.slice(BY_BROWSER.length)}) : by;
+}

@@ -44,12 +44,15 @@ export function Badge({kind = "plain", children}) {
   return html`<span class="badge" data-kind=${kind}>${children}</span>`;
 }
 
-/** A table that scrolls by itself. `columns` are `{key, title, align, render}`; `render` gets the row. */
+/** A table that scrolls by itself, and on a phone shows each row as a card with the titles of the columns.
+
+    `columns` are `{key, title, align, render}`; `render` gets the row. Roles are stated, because a browser may
+    forget them where a row is shown as a card. */
 export function DataTable({label, columns, rows, rowKey}) {
-  return html`<div class="data-table" tabindex="0" role="region" aria-label=${label}><table>
-    <thead><tr>${columns.map((it) => html`<th key=${it.key} scope="col" class=${it.align}>${it.title}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr key=${rowKey(row)}>
-      ${columns.map((it) => html`<td key=${it.key} class=${it.align}>${it.render ? it.render(row) : row[it.key]}</td>`)}</tr>`)}</tbody>
+  return html`<div class="data-table" tabindex="0" role="region" aria-label=${label}><table class="foldable" role="table">
+    <thead role="rowgroup"><tr role="row">${columns.map((it) => html`<th key=${it.key} scope="col" role="columnheader" class=${it.align}>${it.title}</th>`)}</tr></thead>
+    <tbody role="rowgroup">${rows.map((row) => html`<tr role="row" key=${rowKey(row)}>
+      ${columns.map((it) => html`<td key=${it.key} role="cell" class=${it.align} data-title=${typeof it.title === "string" ? it.title : undefined}>${it.render ? it.render(row) : row[it.key]}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 

@@ -2,8 +2,8 @@
 import {get} from "../app/api.js";
 import {useEffect, useRef, useState} from "../app/html.js";
 
-/** The pause between two requests of an idle page for what it shows. With the sidebar, which asks twice a minute,
-    that is at most one request in 15 s. */
+/** The pause between two requests of an idle page for what it shows. With the sidebar, which asks twice a minute
+    for two things in turn, that is at most one request in 15 s. */
 export const IDLE_MS = 30_000;
 const RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 15_000;

@@ -3,7 +3,7 @@ import {post, send} from "../app/api.js";
 import {html} from "../app/html.js";
 import {t} from "../app/texts.js";
 import {ActionButton, Badge, DataTable, Empty, Section, Waiting, showInvisible} from "../cockpit/kit.js";
-import {formatAgo} from "../cockpit/formats.js";
+import {deciderName, formatAgo} from "../cockpit/formats.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
 import {Browsers} from "./browsers.js";
 import {ConfirmButton} from "./parts.js";
@@ -70,7 +70,8 @@ function People({resource, reload}) {
     <${Waiting} resource=${resource} />
     ${resource.data?.items.length === 0 && html`<${Empty}>${t("setup.people.none")}</${Empty}>`}
     ${resource.data?.items.length > 0 && html`<${DataTable} label=${t("setup.people")} rows=${resource.data.items} rowKey=${(it) => it.name} columns=${[
-      {key: "name", title: t("setup.person.name"), render: (it) => html`<strong>${showInvisible(it.name)}</strong>${it.user_name && html`<div class="detail">${t("setup.request.name")} ${showInvisible(it.user_name)}</div>`}`},
+      {key: "name", title: t("setup.person.name"), render: (it) => html`<strong>${showInvisible(it.name)}</strong>${it.user_name && html`<div class="detail">${t("setup.request.name")} ${showInvisible(it.user_name)}</div>`}${it.approved_by && html`<div class="detail">${
+        t("setup.person.allowed")} ${showInvisible(deciderName(it.approved_by))}, ${formatAgo(it.approved_at)}</div>`}`},
       {key: "role", title: t("setup.person.role"), render: (it) => html`<${Badge}>${it.role}</${Badge}>`},
       {key: "identities", title: t("setup.person.identities"), render: (it) => it.identities.map((identity) => html`<div key=${`${identity.gateway} ${identity.user}`}>${identity.gateway}: <code>${showInvisible(identity.user)}</code></div>`)},
       {key: "action", title: html`<span class="hidden">${t("setup.person.unpair")}</span>`, align: "end", render: (it) => isPaired(it) && html`<${ConfirmButton}
