@@ -9,7 +9,8 @@ import {isSidebarOpen} from "./sidebar.js";
 import {Logo} from "./sign-in.js";
 import {LANGUAGES, language, loadTexts, t} from "./texts.js";
 import {notify, toast} from "./toast.js";
-import {areNotificationsOn, CAN_NOTIFY, switchNotifications} from "./notifications.js";
+import {areNotificationsOn, CAN_NOTIFY, isPushOn, switchNotifications} from "./notifications.js";
+import {CAN_PUSH, forgetPush, startPush, switchPush} from "./push.js";
 import {ConversationList} from "../chat/list.js";
 
 const RELOAD_MS = 2_000;
@@ -37,6 +38,7 @@ export function Shell() {
     });
     return () => { isCurrent = false; };
   }, [page.name]);
+  useEffect(startPush, []);
   useEffect(() => { isSidebarOpen.value = false; }, [place.value]);
   useEffect(() => {
     const stops = pages.filter((it) => it.watch).map((it) => it.watch());
@@ -83,6 +85,7 @@ function Settings() {
 
   async function leave() {
     try {
+      await forgetPush();
       await signOut();
       forgetAll();
       location.reload(); // nothing of this person stays in the page
@@ -95,6 +98,15 @@ function Settings() {
     const box = event.target;
     if (!(await switchNotifications(box.checked))) notify(t("settings.notifications.forbidden"));
     box.checked = areNotificationsOn.value;
+    if (!areNotificationsOn.value && isPushOn.value) await changePush(false);
+  }
+
+  async function changePush(isOn) {
+    try {
+      if (!(await switchPush(isOn))) notify(t("settings.notifications.forbidden"));
+    } catch (error) {
+      notify(t("settings.push.failed", {problem: error.message}));
+    }
   }
 
   return html`<details class="settings" ref=${details}>
@@ -111,6 +123,12 @@ function Settings() {
         </select></label>
       ${CAN_NOTIFY && html`<label>${t("settings.notifications")}
         <input type="checkbox" checked=${areNotificationsOn.value} onChange=${changeNotifications} /></label>`}
+      ${CAN_PUSH && html`<label title=${t("settings.push.hint")}>${t("settings.push")}
+        <input type="checkbox" checked=${isPushOn.value} onChange=${async (event) => {
+          const box = event.target;
+          await changePush(box.checked);
+          box.checked = isPushOn.value;
+        }} /></label>`}
       <button onClick=${leave}>${t("settings.signout")}</button>
       <p class="version">Choir ${session.value.version}</p>
     </div>
