@@ -9,13 +9,18 @@ import json
 import wave
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 import pytest_asyncio
 from playwright.async_api import Locator, expect
 
+from choir_testing.fake_push_service import FakePushService, run_push_service
 from tests.support.chromium import needs_chromium
+from tests.support.mail import make_certificate
+from tests.support.polling import until
 from tests.support.streaming_model import StreamedCall
 from tests.support.web_cockpit import Cockpit, running_cockpit
 from tests.support.web_page import PATIENCE_MS, open_tab
@@ -44,10 +49,52 @@ dispatchEvent(new Event('focus'));
 """
 
 
+SUBSCRIBE = """
+const body = %s;
+if ('PushManager' in window) {
+PushManager.prototype.getSubscription = async () => ({
+  unsubscribe: async () => { window.unsubscribed = true; return true; },
+});
+PushManager.prototype.subscribe = async ({applicationServerKey, userVisibleOnly}) => {
+  if (!userVisibleOnly) throw new Error('not visible');
+  const letters = String.fromCharCode(...applicationServerKey);
+  window.subscribedWith = btoa(letters).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+  const {endpoint, ...keys} = body;
+  return {toJSON: () => ({endpoint, keys})};
+};
+}
+"""
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cockpit() -> AsyncIterator[Cockpit]:
-    async with running_cockpit(flags=FAKE_MICROPHONE) as made:
+async def push_service(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[tuple[FakePushService, Path]]:
+    """A push service, and the certificate that it is trusted by."""
+    certificate = make_certificate(tmp_path_factory.mktemp("push"))
+    with run_push_service(certificate.server_context()) as service:
+        yield service, certificate.cert
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cockpit(push_service: tuple[FakePushService, Path]) -> AsyncIterator[Cockpit]:
+    service, certificate = push_service
+    env = {
+        "CHOIR_WEB_PUSH_ALLOW": f"localhost:{service.port}",
+        "SSL_CERT_FILE": str(certificate),
+    }
+    async with running_cockpit(flags=FAKE_MICROPHONE, env=env) as made:
         yield made
+
+
+async def query(cockpit: Cockpit, sql: str) -> list[Any]:
+    """Read the stack's database."""
+    stack = cockpit.stack
+    connection = await asyncpg.connect(stack.dsn, password=stack.secret("postgres-admin"))
+    try:
+        return list(await connection.fetch(sql))
+    finally:
+        await connection.close()
 
 
 async def ask(cockpit: Cockpit, text: str) -> StreamedCall:
@@ -242,6 +289,76 @@ async def test_what_comes_while_nobody_looks_is_counted_marked_and_announced(
     await expect(page.get_by_text("Welcome back.")).to_be_visible()
     await expect(mark).to_have_count(0)
     assert len(await page.evaluate("shown")) == 2
+
+
+async def test_a_browser_is_told_by_push_while_its_page_is_closed(
+    cockpit: Cockpit, push_service: tuple[FakePushService, Path]
+) -> None:
+    page, service = cockpit.page, push_service[0]
+    subscription = service.subscribe("")
+    # headless Chromium has no push service; all but the subscription itself is real
+    await page.add_init_script(SUBSCRIBE % json.dumps(subscription.body))
+    session = await cockpit.context.new_cdp_session(page)
+    registrations = list[Any]()
+    session.on(
+        "ServiceWorker.workerRegistrationUpdated",
+        lambda it: registrations.extend(it["registrations"]),
+    )
+    await session.send("ServiceWorker.enable")
+    await page.reload()
+    await page.get_by_text("Operator", exact=True).click()
+    choice = page.get_by_label("Also when this page is closed")
+    await expect(choice).not_to_be_checked()
+    await choice.click()
+    await asyncio.sleep(4); print("TOAST", await page.locator(".toast").text_content(), await page.evaluate("window.violations"))
+    await page.wait_for_function("window.subscribedWith", timeout=20000)
+    await expect(choice).to_be_checked()
+    subscription.server_key = await page.evaluate("window.subscribedWith")
+    await page.get_by_text("Operator", exact=True).click()
+    await cockpit.tab.check()
+    # the one policy is taken: no script can name another address for a worker
+    taken = (
+        "() => { try { trustedTypes.createPolicy('service-worker', {}); } catch { return true; } }"
+    )
+    assert await page.evaluate(taken)
+
+    worker = cockpit.context.service_workers[0]
+    await page.goto("about:blank")
+    (await cockpit.ask("a question while it is closed")).end("It is a secret.")
+
+    async def arrived() -> bool:
+        return subscription.received != []
+
+    await until(arrived, within=120)
+    assert subscription.received == [{"kind": "message", "agent": "main", "dm": "console"}]
+    [registration] = {it["registrationId"] for it in registrations}
+    for text in (json.dumps(subscription.received[0]), "no JSON"):
+        push = {"origin": cockpit.stack.url, "registrationId": registration, "data": text}
+        await session.send("ServiceWorker.deliverPushMessage", push)
+
+    async def is_shown() -> bool:
+        titles = "registration.getNotifications().then((all) => all.map((it) => it.title).sort())"
+        return bool(
+            await worker.evaluate(titles) == ["New message of Choir", "New message of main"]
+        )
+
+    await until(is_shown, within=120)
+
+    # a click leads to the conversation, and switching it off ends it
+    await cockpit.open("now")
+    await worker.evaluate(
+        """registration.getNotifications({tag: 'choir:console'}).then(([notification]) => {
+          dispatchEvent(new NotificationEvent('notificationclick', {notification}));
+        })"""
+    )
+    await page.wait_for_function("location.hash === '#/chat/console'")
+    await page.get_by_text("Operator", exact=True).click()
+    await choice.click()
+    await page.wait_for_function("window.unsubscribed")
+    await expect(choice).not_to_be_checked()
+    rows = await query(cockpit, "SELECT 1 FROM choir_control.web_push_subscriptions")
+    assert rows == [] and service.refused == []
+    await page.get_by_text("Operator", exact=True).click()
 
 
 async def test_hostile_files_and_corrections_run_nothing(cockpit: Cockpit) -> None:

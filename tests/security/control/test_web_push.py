@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from choir_common.http.client import make_client
+from choir_common.wire.attachments import Button
 from choir_testing.fake_push_service import (
     FakePushService,
     FakeSubscription,
@@ -120,9 +121,19 @@ async def test_a_delivered_answer_is_announced_to_its_people_until_they_sign_out
 
     # one of them has the page in view, so nobody is told; then it is hidden again
     assert (await call(ada, "PUT", PRESENCE, page="p", visible=True)).status_code == 204
-    await answer([1, 1, 0])
+    assert world.control is not None
+    notifier, message = world.control.services.web.push.notifier, world.gateway.delivered[-1]
+    notifier.notify(message)
+    await notifier.wait_until_idle()
+    assert [len(it.received) for it in told] == [1, 1, 0]
     await call(ada, "PUT", PRESENCE, page="p", visible=False)
-    await answer([2, 2, 0])
+    # neither corrections nor messages of other channels are announced
+    notifier.notify(message.model_copy(update={"gateway": "bot"}))
+    notifier.notify(message.model_copy(update={"kind": "notice"}))
+    notifier.notify(message.model_copy(update={"buttons": (Button(label="Yes", data="y"),)}))
+    await notifier.wait_until_idle()
+    assert [len(it.received) for it in told] == [2, 2, 0]
+    assert told[0].received[-1]["kind"] == "request"
 
     # a subscription that ended at the push service is deleted
     told[1].answer = 410
@@ -142,7 +153,6 @@ async def test_a_delivered_answer_is_announced_to_its_people_until_they_sign_out
     assert (await call(bob, "DELETE", PUSH)).status_code == 204
     assert not await is_subscribed(bob) and await count(world) == 1
     # what the erasure of a person does with the browsers
-    assert world.control is not None
     await world.control.services.web.sessions.end_all_of("ada")
     assert await count(world) == 0
     assert service.refused == []

@@ -86,6 +86,12 @@ class PushNotifier:
                 await self._announce(message)
             except Exception:  # outermost loop: the next message may be announced
                 log.exception("web push failed", dm=message.dm)
+            finally:
+                self._queue.task_done()
+
+    async def wait_until_idle(self) -> None:
+        """Return once everything that was queued is sent or dropped."""
+        await self._queue.join()
 
     async def _announce(self, message: OutboundMessage) -> None:
         is_recipient = self._recipients_of(message.dm)

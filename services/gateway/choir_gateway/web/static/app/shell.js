@@ -101,14 +101,6 @@ function Settings() {
     if (!areNotificationsOn.value && isPushOn.value) await changePush(false);
   }
 
-  async function changePush(isOn) {
-    try {
-      if (!(await switchPush(isOn))) notify(t("settings.notifications.forbidden"));
-    } catch (error) {
-      notify(t("settings.push.failed", {problem: error.message}));
-    }
-  }
-
   return html`<details class="settings" ref=${details}>
     <summary><span class="avatar" aria-hidden="true">${name.slice(0, 1).toUpperCase()}</span>
       <span class="who">${name}</span><${Icon} name="settings" /></summary>
@@ -123,14 +115,30 @@ function Settings() {
         </select></label>
       ${CAN_NOTIFY && html`<label>${t("settings.notifications")}
         <input type="checkbox" checked=${areNotificationsOn.value} onChange=${changeNotifications} /></label>`}
-      ${CAN_PUSH && html`<label title=${t("settings.push.hint")}>${t("settings.push")}
-        <input type="checkbox" checked=${isPushOn.value} onChange=${async (event) => {
-          const box = event.target;
-          await changePush(box.checked);
-          box.checked = isPushOn.value;
-        }} /></label>`}
+      ${CAN_PUSH && html`<${PushChoice} />`}
       <button onClick=${leave}>${t("settings.signout")}</button>
       <p class="version">Choir ${session.value.version}</p>
     </div>
   </details>`;
+}
+
+function PushChoice() {
+  const [wanted, setWanted] = useState(null); // while the push service is asked, which may take seconds
+
+  async function change(event) {
+    setWanted(event.target.checked);
+    await changePush(event.target.checked);
+    setWanted(null);
+  }
+
+  return html`<label title=${t("settings.push.hint")}>${t("settings.push")}
+    <input type="checkbox" checked=${wanted ?? isPushOn.value} disabled=${wanted !== null} onChange=${change} /></label>`;
+}
+
+async function changePush(isOn) {
+  try {
+    if (!(await switchPush(isOn))) notify(t("settings.notifications.forbidden"));
+  } catch (error) {
+    notify(t("settings.push.failed", {problem: error.message}));
+  }
 }
