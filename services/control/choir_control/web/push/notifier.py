@@ -146,8 +146,8 @@ class PushNotifier:
             del self._pauses[next(iter(self._pauses))]
 
     def _is_console(self, gateway: str) -> bool:
-        found = self._configuration.current.config.gateways.get(gateway)
-        return found is not None and found.type == "console"
+        binding = self._configuration.current.config.gateways.get(gateway)
+        return binding is not None and binding.type == "console"
 
     def _recipients_of(self, dm: str) -> Callable[[str | None], bool]:
         """Return the rule for whom a conversation is; the operator, None, has nobody's and the owners'."""

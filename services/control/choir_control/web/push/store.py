@@ -51,7 +51,7 @@ class PushStore:
                 web_session_id,
                 endpoint,
             )
-            stored = await connection.fetchval(
+            has_session = await connection.fetchval(
                 "INSERT INTO choir_control.web_push_subscriptions "
                 "(web_session_id, endpoint, p256dh, auth) "
                 "SELECT web_session_id, $2, $3, $4 FROM choir_control.web_sessions "
@@ -61,7 +61,7 @@ class PushStore:
                 p256dh,
                 auth,
             )
-        return bool(stored)
+        return bool(has_session)
 
     async def exists(self, web_session_id: str) -> bool:
         """Return whether a session has a subscription."""
