@@ -15,7 +15,7 @@ from choir_control.conversations.activity.publisher import ActivityPublisher, Ca
 from choir_control.conversations.inbox.file_fetcher import FileFetcher, ReceivedFileStore
 from choir_control.conversations.inbox.store import InboxStore
 from choir_control.conversations.outbox.store import OutboxStore
-from choir_control.conversations.outbox.worker import DeliveryObserver, OutboxWorker
+from choir_control.conversations.outbox.worker import DeliveryAnnouncer, OutboxWorker
 from choir_control.conversations.people.follower_store import FollowerStore
 from choir_control.conversations.people.following import Following
 from choir_control.conversations.people.link_codes import LinkCodes
@@ -37,7 +37,7 @@ class ConversationServices:
         configuration: ConfigService,
         bus: Bus,
         gateway: httpx2.AsyncClient,
-        observer: DeliveryObserver,
+        observer: DeliveryAnnouncer,
         clock: Clock,
     ) -> None:
         self._configuration = configuration

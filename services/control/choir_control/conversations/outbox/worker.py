@@ -42,7 +42,7 @@ DEADLINE_S = 65.0
 UNKNOWN_DM_ATTEMPTS = 20
 
 
-class DeliveryObserver(Protocol):
+class DeliveryAnnouncer(Protocol):
     """Receiver of messages that were delivered, such as the one that notifies browsers."""
 
     def notify(self, message: OutboundMessage) -> None:
@@ -60,7 +60,7 @@ class OutboxWorker:
         gateway: GatewayClient,
         configuration: ConfigService,
         files: OutgoingFiles,
-        observer: DeliveryObserver,
+        observer: DeliveryAnnouncer,
     ) -> None:
         self._store = store
         self._gateway = gateway

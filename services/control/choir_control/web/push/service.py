@@ -6,7 +6,7 @@ from choir_common.errors import Unauthorized
 from choir_control.web.push.client import PushClient
 from choir_control.web.push.encryption import SubscriptionKeys
 from choir_control.web.push.store import PushStore
-from choir_control.web.push.vapid import VapidKey
+from choir_control.web.push.vapid import VapidKeyPair
 
 log = structlog.get_logger("choir.web.push")
 
@@ -17,13 +17,13 @@ class PushService:
     def __init__(self, store: PushStore, client: PushClient) -> None:
         self._store = store
         self._client = client
-        self._key: VapidKey | None = None
+        self._key: VapidKeyPair | None = None
 
-    async def key(self) -> VapidKey:
+    async def key(self) -> VapidKeyPair:
         """Return the key of this Choir, which is made once: another one would end all subscriptions."""
         if self._key is None:
-            new = VapidKey.generate().to_bytes()
-            self._key = VapidKey.from_bytes(await self._store.read_or_add_key(new))
+            new = VapidKeyPair.generate().to_bytes()
+            self._key = VapidKeyPair.from_bytes(await self._store.read_or_add_key(new))
         return self._key
 
     async def subscribe(self, web_session_id: str, endpoint: str, p256dh: str, auth: str) -> None:

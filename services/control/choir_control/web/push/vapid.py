@@ -18,18 +18,18 @@ SCALAR_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class VapidKey:
+class VapidKeyPair:
     """Private key by which push services recognize this Choir; a subscription accepts no other."""
 
     key: ec.EllipticCurvePrivateKey
 
     @classmethod
-    def generate(cls) -> "VapidKey":
+    def generate(cls) -> "VapidKeyPair":
         """Return a new key."""
         return cls(ec.generate_private_key(CURVE))
 
     @classmethod
-    def from_bytes(cls, scalar: bytes) -> "VapidKey":
+    def from_bytes(cls, scalar: bytes) -> "VapidKeyPair":
         """Return the key with this private number."""
         return cls(ec.derive_private_key(int.from_bytes(scalar), CURVE))
 
