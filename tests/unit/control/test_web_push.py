@@ -11,7 +11,7 @@ from choir_common.egress.dialer import Dialer
 from choir_common.errors import InvalidRequest
 from choir_control.web.push.client import PushClient
 from choir_control.web.push.encryption import (
-    SubscriptionKeys,
+    SubscriptionSecrets,
     decode_base64url,
     encode_base64url,
     encrypt_message,
@@ -64,7 +64,7 @@ def test_the_example_of_the_rfc_is_encrypted_byte_for_byte() -> None:
     )
     body = encrypt_message(
         b"When I grow up, I want to be a watermelon",
-        SubscriptionKeys.parse(P256DH, AUTH),
+        SubscriptionSecrets.parse(P256DH, AUTH),
         salt=decode_base64url(SALT, "salt"),
         own_key=own_key,
     )
@@ -83,7 +83,7 @@ def test_the_example_of_the_rfc_is_encrypted_byte_for_byte() -> None:
 )
 def test_unusable_keys_are_refused(p256dh: str, auth: str) -> None:
     with pytest.raises(InvalidRequest):
-        SubscriptionKeys.parse(p256dh, auth)
+        SubscriptionSecrets.parse(p256dh, auth)
 
 
 async def test_only_public_https_addresses_are_accepted_and_the_reason_is_not_told() -> None:

@@ -26,7 +26,7 @@ LAST_RECORD = b"\x02"
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionKeys:
+class SubscriptionSecrets:
     """The keys that a browser made for one subscription."""
 
     p256dh: bytes
@@ -35,7 +35,7 @@ class SubscriptionKeys:
     """Secret that the browser shares with its application server only, 16 bytes."""
 
     @classmethod
-    def parse(cls, p256dh: str, auth: str) -> "SubscriptionKeys":
+    def parse(cls, p256dh: str, auth: str) -> "SubscriptionSecrets":
         """Return the keys from base64url; raises InvalidRequest if they are unusable."""
         keys = cls(decode_base64url(p256dh, "p256dh"), decode_base64url(auth, "auth"))
         if len(keys.auth) != AUTH_BYTES:
@@ -52,7 +52,7 @@ class SubscriptionKeys:
 
 def encrypt_message(
     text: bytes,
-    keys: SubscriptionKeys,
+    keys: SubscriptionSecrets,
     *,
     pad_to: int = 0,
     salt: bytes | None = None,

@@ -17,7 +17,7 @@ from choir_common.wire.messages import OutboundMessage
 from choir_control.configuration.current import ConfigService
 from choir_control.request_limits import RateBucket
 from choir_control.web.push.client import PushClient, PushRequest
-from choir_control.web.push.encryption import SubscriptionKeys, encode_base64url, encrypt_message
+from choir_control.web.push.encryption import SubscriptionSecrets, encode_base64url, encrypt_message
 from choir_control.web.push.presence import PresenceTracker
 from choir_control.web.push.service import PushService
 from choir_control.web.push.store import PushStore, PushSubscription
@@ -106,7 +106,7 @@ class PushNotifier:
         if not self._may_send(subscription.endpoint):
             return
         key = await self._service.key()
-        keys = SubscriptionKeys(subscription.p256dh, subscription.auth)
+        keys = SubscriptionSecrets(subscription.p256dh, subscription.auth)
         kind = "request" if message.buttons else "message"
         text = json.dumps({"kind": kind, "agent": message.agent_id, "dm": message.dm})
         outcome = await self._client.send(

@@ -4,7 +4,7 @@ import structlog
 
 from choir_common.errors import Unauthorized
 from choir_control.web.push.client import PushClient
-from choir_control.web.push.encryption import SubscriptionKeys
+from choir_control.web.push.encryption import SubscriptionSecrets
 from choir_control.web.push.store import PushStore
 from choir_control.web.push.vapid import VapidKeyPair
 
@@ -32,7 +32,7 @@ class PushService:
         Raises InvalidRequest for an address that Choir may not send to and for unusable keys, and
         Unauthorized if the session ended meanwhile.
         """
-        keys = SubscriptionKeys.parse(p256dh, auth)
+        keys = SubscriptionSecrets.parse(p256dh, auth)
         await self._client.check_endpoint(endpoint)
         if not await self._store.put(web_session_id, endpoint, keys.p256dh, keys.auth):
             raise Unauthorized("The session of this browser has ended.")
