@@ -9,13 +9,18 @@ import json
 import wave
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 import pytest_asyncio
 from playwright.async_api import Locator, expect
 
+from choir_testing.fake_push_service import FakePushService, run_push_service
 from tests.support.chromium import needs_chromium
+from tests.support.mail import make_certificate
+from tests.support.polling import until
 from tests.support.streaming_model import StreamedCall
 from tests.support.web_cockpit import Cockpit, running_cockpit
 from tests.support.web_page import PATIENCE_MS, open_tab
@@ -44,10 +49,77 @@ dispatchEvent(new Event('focus'));
 """
 
 
+RECORD_SHOWN = """
+self.shown = [];
+registration.showNotification = async (title, {tag}) => { shown.push([title, tag]); };
+null;
+"""
+# events of scripts may not wait until something is done
+PUSH = """(text) => {
+  const event = new PushEvent('push', {data: text});
+  Object.defineProperty(event, 'waitUntil', {value() {}});
+  dispatchEvent(event);
+}"""
+CLICK = """() => {
+  const event = new Event('notificationclick');
+  const notification = {close() {}, data: {dm: 'console'}};
+  dispatchEvent(Object.assign(event, {notification, waitUntil() {}}));
+}"""
+SUBSCRIBE = """
+const body = %s;
+if ('PushManager' in window) {
+PushManager.prototype.getSubscription = async () => ({
+  unsubscribe: async () => { window.unsubscribed = true; return true; },
+});
+PushManager.prototype.subscribe = async ({applicationServerKey, userVisibleOnly}) => {
+  if (!userVisibleOnly) throw new Error('not visible');
+  const letters = String.fromCharCode(...applicationServerKey);
+  window.subscribedWith = btoa(letters).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+  const {endpoint, ...keys} = body;
+  return {toJSON: () => ({endpoint, keys})};
+};
+}
+"""
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cockpit() -> AsyncIterator[Cockpit]:
-    async with running_cockpit(flags=FAKE_MICROPHONE) as made:
+async def push_service(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[tuple[FakePushService, Path]]:
+    """A push service, and the certificate that it is trusted by."""
+    certificate = make_certificate(tmp_path_factory.mktemp("push"))
+    with run_push_service(certificate.server_context()) as service:
+        yield service, certificate.cert
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cockpit(push_service: tuple[FakePushService, Path]) -> AsyncIterator[Cockpit]:
+    service, certificate = push_service
+    env = {
+        "CHOIR_WEB_PUSH_ALLOW": f"localhost:{service.port}",
+        "SSL_CERT_FILE": str(certificate),
+    }
+    async with running_cockpit(flags=FAKE_MICROPHONE, env=env) as made:
         yield made
+
+
+async def until_true(cockpit: Cockpit, expression: str) -> None:
+    """Wait for the page; the policy of the page forbids Playwright's own way, which evaluates text."""
+
+    async def is_true() -> bool:
+        return bool(await cockpit.page.evaluate(expression))
+
+    await until(is_true, within=120)
+
+
+async def query(cockpit: Cockpit, sql: str) -> list[Any]:
+    """Read the stack's database."""
+    stack = cockpit.stack
+    connection = await asyncpg.connect(stack.dsn, password=stack.secret("postgres-admin"))
+    try:
+        return list(await connection.fetch(sql))
+    finally:
+        await connection.close()
 
 
 async def ask(cockpit: Cockpit, text: str) -> StreamedCall:
@@ -242,6 +314,66 @@ async def test_what_comes_while_nobody_looks_is_counted_marked_and_announced(
     await expect(page.get_by_text("Welcome back.")).to_be_visible()
     await expect(mark).to_have_count(0)
     assert len(await page.evaluate("shown")) == 2
+
+
+async def test_a_browser_is_told_by_push_while_its_page_is_closed(
+    cockpit: Cockpit, push_service: tuple[FakePushService, Path]
+) -> None:
+    page, service = cockpit.page, push_service[0]
+    subscription = service.subscribe("")
+    # headless Chromium has no push service; all but the subscription itself is real
+    await page.add_init_script(SUBSCRIBE % json.dumps(subscription.body))
+    await page.reload()
+    await page.get_by_text("Operator", exact=True).click()
+    choice = page.get_by_label("Also when this page is closed")
+    await expect(choice).not_to_be_checked()
+    await choice.click()
+    await until_true(cockpit, "window.subscribedWith")
+    await expect(choice).to_be_checked()
+    subscription.server_key = await page.evaluate("window.subscribedWith")
+    await page.get_by_text("Operator", exact=True).click()
+    await cockpit.tab.check()
+    # the one policy is taken: no script can name another address for a worker
+    taken = (
+        "() => { try { trustedTypes.createPolicy('service-worker', {}); } catch { return true; } }"
+    )
+    assert await page.evaluate(taken)
+
+    worker = cockpit.context.service_workers[0]
+    await page.goto("about:blank")
+    (await cockpit.ask("a question while it is closed")).end("It is a secret.")
+
+    async def arrived() -> bool:
+        return subscription.received != []
+
+    await until(arrived, within=120)
+    assert subscription.received == [{"kind": "message", "agent": "main", "dm": "console"}]
+    # headless Chromium shows no notifications of workers, either: their titles are recorded
+    await worker.evaluate(RECORD_SHOWN)
+    for text in (json.dumps(subscription.received[0]), "no JSON"):
+        await worker.evaluate(PUSH, text)
+
+    async def is_shown() -> bool:
+        return len(await worker.evaluate("shown")) == 2
+
+    await until(is_shown, within=120)
+    assert await worker.evaluate("shown.sort()") == [
+        ["New message of Choir", "choir:"],
+        ["New message of main", "choir:console"],
+    ]
+    # a page in view shows the message itself; a click leads to the conversation
+    await cockpit.open("now")
+    await worker.evaluate(PUSH, "{}")
+    await worker.evaluate(CLICK)
+    await until_true(cockpit, "location.hash === '#/chat/console'")
+    await page.get_by_text("Operator", exact=True).click()
+    assert len(await worker.evaluate("shown")) == 2
+    await choice.click()
+    await until_true(cockpit, "window.unsubscribed")
+    await expect(choice).not_to_be_checked()
+    rows = await query(cockpit, "SELECT 1 FROM choir_control.web_push_subscriptions")
+    assert rows == [] and service.refused == []
+    await page.get_by_text("Operator", exact=True).click()
 
 
 async def test_hostile_files_and_corrections_run_nothing(cockpit: Cockpit) -> None:

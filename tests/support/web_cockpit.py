@@ -76,10 +76,11 @@ class Cockpit:
 async def running_cockpit(
     edit: Callable[[dict[str, Any]], None] | None = None,
     flags: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Cockpit]:
     """Start a stack with a scripted model and sign the operator in.
 
-    `edit` changes its config.json; `flags` are those of Chromium.
+    `edit` changes its config.json; `flags` are those of Chromium, `env` is that of the stack.
     """
     async with run_streaming() as model, running_chromium(*flags) as browser:
 
@@ -93,7 +94,7 @@ async def running_cockpit(
             path.write_text(json.dumps(config, indent=2))
 
         async with (
-            running_stack_in_thread(prepare=prepare) as stack,
+            running_stack_in_thread(env=env, prepare=prepare) as stack,
             console_user(stack.endpoint) as user,
         ):
             context = await open_context(browser)

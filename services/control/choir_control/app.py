@@ -168,6 +168,7 @@ class ControlApp:
                 ("content erasure", services.log.content_eraser.run()),
                 ("bot tokens", services.config_changes.bot_tokens.run()),
                 ("telegram connections", services.telegram.run()),
+                ("web push", services.web.push.notifier.run()),
                 ("mcp", self.http.mcp.run()),
                 ("bus", self._serve_bus()),
             ):

@@ -37,6 +37,9 @@ class ControlSettings(BusServiceSettings):
     web_addresses: str = ""
     """Addresses of the web page behind a reverse proxy, separated by commas, such as
     https://home.example/choir; `choirctl web` prints links for the first."""
+    web_push_allow: str = ""
+    """Push services of the own network to which notifications of the web page may be sent, as host:port or
+    networks, separated by commas; those on the internet need no entry."""
     control_plane: Literal["uds", "http"] = "uds"
     """How agents reach control: over their own Unix socket (same host), or over TCP."""
     control_endpoint: str = ""

@@ -65,6 +65,33 @@ class OwnWebSession(WireModel):
     version: str
 
 
+class PushState(WireModel):
+    """Notifications of the caller's browser by Web Push."""
+
+    public_key: str
+    """Key of this Choir for `PushManager.subscribe`, in base64url."""
+    subscribed: bool
+
+
+class PushSubscriptionRequest(WireModel):
+    """What `PushManager.subscribe` of a browser returned."""
+
+    endpoint: str = Field(min_length=1, max_length=1000)
+    """Address at the push service of the browser's vendor; https only."""
+    p256dh: str = Field(min_length=1, max_length=100)
+    """Public key of the browser, in base64url."""
+    auth: str = Field(min_length=1, max_length=50)
+    """Secret of the browser, 16 bytes in base64url."""
+
+
+class PagePresence(WireModel):
+    """Whether a page of the caller's browser is in view and used."""
+
+    page: str = Field(min_length=1, max_length=64)
+    """An id that the page chose for itself."""
+    visible: bool
+
+
 class UserMessageView(WireModel):
     """A user's message in the history of a conversation."""
 

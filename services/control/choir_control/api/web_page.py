@@ -12,7 +12,8 @@ from choir_common.http.routers import ServiceRouter
 
 # No part begins with a dot: `..` would lead to the gateway's other routes, with control's token.
 AssetPath = Annotated[
-    str, Path(max_length=200, pattern=r"^(assets(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+)?$")
+    str,
+    Path(max_length=200, pattern=r"^(service-worker\.js|assets(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+)?$"),
 ]
 FORWARDED = ("accept-encoding", "if-none-match")
 NOT_RETURNED = ("connection", "date", "server", "transfer-encoding", "keep-alive")

@@ -1,8 +1,17 @@
 """Tables of the web page; see `tables`."""
 
-from sqlalchemy import Column, LargeBinary, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    LargeBinary,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
-from choir_control.migrations.metadata import METADATA, TIME
+from choir_control.migrations.metadata import METADATA, SCHEMA, TIME
 
 Table(
     "web_links",
@@ -23,4 +32,26 @@ Table(
     Column("last_used_at", TIME, nullable=False),
     Column("expires_at", TIME, nullable=False),
     UniqueConstraint("digest"),
+)
+
+Table(
+    "web_push_subscriptions",
+    METADATA,
+    Column(
+        "web_session_id",
+        Text,
+        ForeignKey(f"{SCHEMA}.web_sessions.web_session_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("endpoint", Text, nullable=False),
+    Column("p256dh", LargeBinary, nullable=False),
+    Column("auth", LargeBinary, nullable=False),
+    UniqueConstraint("endpoint"),
+)
+
+Table(
+    "web_push_key",
+    METADATA,
+    Column("only_row", Boolean, CheckConstraint("only_row"), primary_key=True),
+    Column("private_key", LargeBinary, nullable=False),
 )

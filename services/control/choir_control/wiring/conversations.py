@@ -15,7 +15,7 @@ from choir_control.conversations.activity.publisher import ActivityPublisher, Ca
 from choir_control.conversations.inbox.file_fetcher import FileFetcher, ReceivedFileStore
 from choir_control.conversations.inbox.store import InboxStore
 from choir_control.conversations.outbox.store import OutboxStore
-from choir_control.conversations.outbox.worker import OutboxWorker
+from choir_control.conversations.outbox.worker import DeliveryAnnouncer, OutboxWorker
 from choir_control.conversations.people.follower_store import FollowerStore
 from choir_control.conversations.people.following import Following
 from choir_control.conversations.people.link_codes import LinkCodes
@@ -37,6 +37,7 @@ class ConversationServices:
         configuration: ConfigService,
         bus: Bus,
         gateway: httpx2.AsyncClient,
+        observer: DeliveryAnnouncer,
         clock: Clock,
     ) -> None:
         self._configuration = configuration
@@ -53,6 +54,7 @@ class ConversationServices:
             gateway=self.gateway,
             configuration=configuration,
             files=self.outgoing_files,
+            observer=observer,
         )
         self.inbox_store = InboxStore(database)
         self.file_fetcher = FileFetcher(

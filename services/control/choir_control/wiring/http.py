@@ -60,6 +60,7 @@ from choir_control.api.operator.system import (
 from choir_control.api.operator.telegram import telegram_routes
 from choir_control.api.operator.tools import tool_routes
 from choir_control.api.operator.web import own_session_routes, sign_in_routes, web_routes
+from choir_control.api.operator.web_push import push_routes
 from choir_control.api.readiness import ReadinessChecks
 from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
@@ -225,6 +226,7 @@ def _conversation_routers(services: ControlServices) -> Sequence[APIRouter]:
             ConversationHistoryReader(services.database, outbox), services.configuration
         ),
         own_session_routes(services.web.sessions, services.web.cookies),
+        push_routes(services.web.push.service, services.web.push.presence),
     )
 
 

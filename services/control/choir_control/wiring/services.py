@@ -105,6 +105,7 @@ class ControlServices:
         self._metrics = Metrics(SERVICE)
         self.money = self._make_money()
         self.model_tests = self._make_model_tests()
+        self.web = self._make_web()
         self.conversations = self._make_conversations()
         self.log = self._make_log()
         self.schedules = self._make_schedules()
@@ -115,7 +116,6 @@ class ControlServices:
         self.sessions = self._make_sessions()
         self.config_changes = self._make_config_changes()
         self.pairing = self._make_pairing()
-        self.web = self._make_web()
         self.api_clients = self._make_api_clients()
         self.persons = self._make_person_eraser()
         self.telegram = self._make_telegram_connector()
@@ -159,6 +159,7 @@ class ControlServices:
             configuration=self.configuration,
             bus=self.bus,
             gateway=self.gateway.files,
+            observer=self.web.push.notifier,
             clock=self._clock,
         )
 

@@ -25,7 +25,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
+        # one policy, which allows the address of the service worker only: app/push.js
+        "trusted-types service-worker",
     )
 )
 SECURITY_HEADERS = {
@@ -48,6 +49,12 @@ def make_web_router(assets: WebAssets) -> APIRouter:
         """Return the web page."""
         page = await asyncio.to_thread(lambda: assets.page)
         return await _respond(request, page, ASK_AGAIN)
+
+    @router.get("/service-worker.js")
+    async def read_service_worker(request: Request) -> Response:
+        """Return the script that shows notifications; its address is fixed, and its folder its scope."""
+        worker = await asyncio.to_thread(lambda: assets.service_worker)
+        return await _respond(request, worker, ASK_AGAIN)
 
     @router.get("/assets/{digest}/{path:path}")
     async def read_asset(digest: str, path: str, request: Request) -> Response:

@@ -7,6 +7,7 @@ load are one file, see `linker`.
 
 import gzip
 import hashlib
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ DOCS = (Path(sys.prefix) / "share" / "choir" / "docs", Path(__file__).parents[4]
 PAGE = "index.html"
 DIGEST_LENGTH = 16
 PLACEHOLDER = b"{{assets}}"
+WORKER = "service-worker.js"
+WORKER_TEXTS = b'"{{texts}}"'
+WORKER_KEYS = ("notification.message", "notification.request")
 ENTRY = "app/main.js"
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -85,6 +89,17 @@ class WebAssets:
         base = f"assets/{self.digest}"
         return Asset(PAGE, self._contents[PAGE].replace(PLACEHOLDER, base.encode()))
 
+    @cached_property
+    def service_worker(self) -> Asset:
+        """Return the script that shows notifications, with its texts: it has no page to take them from."""
+        texts = {}
+        for path, content in self._contents.items():
+            if path.startswith("locales/"):
+                catalogue = json.loads(content)
+                texts[Path(path).stem] = {key: catalogue[key] for key in WORKER_KEYS}
+        script = self._contents[WORKER].replace(WORKER_TEXTS, json.dumps(texts).encode())
+        return Asset(WORKER, script)
+
     def find(self, path: str) -> Asset:
         """Return a file; raises NotFound."""
         asset = self._assets.get(path)
@@ -108,5 +123,7 @@ class WebAssets:
     @cached_property
     def _assets(self) -> Mapping[str, Asset]:
         return {
-            path: Asset(path, content) for path, content in self._contents.items() if path != PAGE
+            path: Asset(path, content)
+            for path, content in self._contents.items()
+            if path not in (PAGE, WORKER)
         }

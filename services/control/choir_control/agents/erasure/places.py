@@ -158,6 +158,10 @@ PLACES: Mapping[str, Place] = MappingProxyType(
         "session_epochs": FreeOfText("digests of tokens"),
         "session_resets": FreeOfText("ids and times"),
         "web_links": FreeOfText("digests of tokens, and names of people; deleted with the person"),
+        "web_push_key": FreeOfText("key of this Choir at push services"),
+        "web_push_subscriptions": FreeOfText(
+            "addresses and keys of browsers; deleted with their session"
+        ),
         "web_sessions": FreeOfText(
             "digests of tokens, names of people and of browsers; deleted with the person"
         ),

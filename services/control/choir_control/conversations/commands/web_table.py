@@ -45,6 +45,24 @@ WEB_COMMANDS = (
     CommandSpec("Show who is signed in.", CommandScope.OPERATOR, route=f"GET {_SESSION}"),
     CommandSpec("Sign out.", CommandScope.OPERATOR, route=f"DELETE {_SESSION}"),
     CommandSpec(
+        "Show whether this browser gets notifications.",
+        CommandScope.OPERATOR,
+        route=f"GET {_SESSION}/push",
+    ),
+    CommandSpec(
+        "Send notifications to this browser.", CommandScope.OPERATOR, route=f"PUT {_SESSION}/push"
+    ),
+    CommandSpec(
+        "Send no more notifications to this browser.",
+        CommandScope.OPERATOR,
+        route=f"DELETE {_SESSION}/push",
+    ),
+    CommandSpec(
+        "Report that a page is in view, or no longer.",
+        CommandScope.OPERATOR,
+        route=f"PUT {_SESSION}/presence",
+    ),
+    CommandSpec(
         "Read both sides of a conversation.",
         CommandScope.OPERATOR,
         route="GET /v1/dms/{dm}/history",

@@ -7,6 +7,7 @@ as one. See docs/design/channels.md.
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
 import structlog
 
@@ -41,6 +42,14 @@ DEADLINE_S = 65.0
 UNKNOWN_DM_ATTEMPTS = 20
 
 
+class DeliveryAnnouncer(Protocol):
+    """Receiver of messages that were delivered, such as the one that notifies browsers."""
+
+    def notify(self, message: OutboundMessage) -> None:
+        """Take note of a delivered message; returns at once and raises nothing."""
+        ...
+
+
 class OutboxWorker:
     """Queues of undelivered messages by DM, and the tasks that deliver them."""
 
@@ -51,11 +60,13 @@ class OutboxWorker:
         gateway: GatewayClient,
         configuration: ConfigService,
         files: OutgoingFiles,
+        observer: DeliveryAnnouncer,
     ) -> None:
         self._store = store
         self._gateway = gateway
         self._configuration = configuration
         self._files = files
+        self._observer = observer
         self._queues: dict[str, DeliveryQueue] = {}
         self._newest_id = 0
         self._busy: set[str] = set()
@@ -184,6 +195,8 @@ class OutboxWorker:
             log.warning("message undeliverable", outbox_id=receipt.outbox_id, detail=receipt.detail)
         first = queue.first
         queue.remove_first()
+        if first is not None and receipt.status == "delivered":
+            self._observer.notify(first)
         if first is not None and first.attachments:
             # users of such a channel download files whenever they like
             keep_copy = self._is_idempotent(first.gateway)

@@ -29,7 +29,7 @@ export class ApiError extends Error {
 }
 
 /** Send a request; return the response. Throws ApiError. */
-export async function send(method, path, {body, json, headers = {}, signal: abort, timeoutMs = 30_000} = {}) {
+export async function send(method, path, {body, json, headers = {}, signal: abort, timeoutMs = 30_000, keepalive} = {}) {
   const all = {...ownHeaders(), ...headers};
   if (json !== undefined) all["Content-Type"] = "application/json";
   const limits = [abort, timeoutMs && AbortSignal.timeout(timeoutMs)].filter(Boolean);
@@ -41,6 +41,7 @@ export async function send(method, path, {body, json, headers = {}, signal: abor
       body: json === undefined ? body : JSON.stringify(json),
       credentials: "same-origin",
       cache: "no-store",
+      keepalive,
       signal: limits.length ? AbortSignal.any(limits) : undefined,
     });
   } catch {

@@ -9,6 +9,9 @@ export const areNotificationsOn = signal(
   CAN_NOTIFY && Notification.permission === "granted" && recall("notifications", false),
 );
 
+/** Whether this browser gets notifications also while no page is open, see push.js. */
+export const isPushOn = signal(CAN_NOTIFY && recall("push", false));
+
 /** Switch notifications on or off; return whether the browser allows them. */
 export async function switchNotifications(isOn) {
   const isAllowed = !isOn || (await Notification.requestPermission()) === "granted";
@@ -26,7 +29,8 @@ export function makeExcerpt(text) {
 
 /** Show a notification if they are switched on and nobody sees the page. */
 export function showNotification(title, text, tag) {
-  if (!areNotificationsOn.value || document.visibilityState === "visible") return;
+  // with push, the service worker shows it
+  if (!areNotificationsOn.value || isPushOn.value || document.visibilityState === "visible") return;
   try {
     const shown = new Notification(title, {body: makeExcerpt(text), tag, renotify: true});
     shown.onclick = () => { focus(); shown.close(); };

@@ -9,7 +9,8 @@ import {isSidebarOpen} from "./sidebar.js";
 import {Logo} from "./sign-in.js";
 import {LANGUAGES, language, loadTexts, t} from "./texts.js";
 import {notify, toast} from "./toast.js";
-import {areNotificationsOn, CAN_NOTIFY, switchNotifications} from "./notifications.js";
+import {areNotificationsOn, CAN_NOTIFY, isPushOn, switchNotifications} from "./notifications.js";
+import {CAN_PUSH, forgetPush, startPush, switchPush} from "./push.js";
 import {unreadCount} from "../chat/conversations.js";
 import {ConversationList} from "../chat/list.js";
 
@@ -52,6 +53,7 @@ export function Shell() {
     });
     return () => { isCurrent = false; };
   }, [page.name]);
+  useEffect(startPush, []);
   useEffect(() => { isSidebarOpen.value = false; }, [place.value]);
   useEffect(() => {
     const stops = pages.filter((it) => it.watch).map((it) => it.watch());
@@ -98,6 +100,7 @@ function Settings() {
 
   async function leave() {
     try {
+      await forgetPush();
       await signOut();
       forgetAll();
       location.reload(); // nothing of this person stays in the page
@@ -110,6 +113,7 @@ function Settings() {
     const box = event.target;
     if (!(await switchNotifications(box.checked))) notify(t("settings.notifications.forbidden"));
     box.checked = areNotificationsOn.value;
+    if (!areNotificationsOn.value && isPushOn.value) await changePush(false);
   }
 
   return html`<details class="settings" ref=${details}>
@@ -126,8 +130,30 @@ function Settings() {
         </select></label>
       ${CAN_NOTIFY && html`<label>${t("settings.notifications")}
         <input type="checkbox" checked=${areNotificationsOn.value} onChange=${changeNotifications} /></label>`}
+      ${CAN_PUSH && html`<${PushChoice} />`}
       <button onClick=${leave}>${t("settings.signout")}</button>
       <p class="version">Choir ${session.value.version}</p>
     </div>
   </details>`;
+}
+
+function PushChoice() {
+  const [wanted, setWanted] = useState(null); // while the push service is asked, which may take seconds
+
+  async function change(event) {
+    setWanted(event.target.checked);
+    await changePush(event.target.checked);
+    setWanted(null);
+  }
+
+  return html`<label title=${t("settings.push.hint")}>${t("settings.push")}
+    <input type="checkbox" checked=${wanted ?? isPushOn.value} disabled=${wanted !== null} onChange=${change} /></label>`;
+}
+
+async function changePush(isOn) {
+  try {
+    if (!(await switchPush(isOn))) notify(t("settings.notifications.forbidden"));
+  } catch (error) {
+    notify(t("settings.push.failed", {problem: error.message}));
+  }
 }
