@@ -6,7 +6,7 @@ With CHOIR_SCREENSHOTS=FOLDER the tests of the page store what they show there.
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from playwright.async_api import (
     Browser,
     BrowserContext,
+    Error,
     Page,
     Request,
     ViewportSize,
@@ -134,8 +135,27 @@ async def open_context(browser: Browser, **more: Any) -> BrowserContext:
         **{"viewport": DESKTOP, "locale": "en-GB", "reduced_motion": "reduce", **more}
     )
     context.set_default_timeout(PATIENCE_MS)
+    context.on("page", _outlive_network_changes)
     await context.add_init_script(WATCH)
     return context
+
+
+def _outlive_network_changes(page: Page) -> None:
+    """Let the page be loaded again if the network of this machine changes, as each container does it."""
+    for name in ("goto", "reload"):
+        setattr(page, name, _repeated(getattr(page, name)))
+
+
+def _repeated(load: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def load_again(*args: Any, **options: Any) -> Any:
+        try:
+            return await load(*args, **options)
+        except Error as error:
+            if "ERR_NETWORK_CHANGED" not in error.message:
+                raise
+            return await load(*args, **options)
+
+    return load_again
 
 
 async def open_tab(context: BrowserContext, url: str) -> WebTab:

@@ -5,6 +5,7 @@ Postgres or NATS can report that.
 """
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -16,6 +17,7 @@ from pydantic import SecretStr
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.clients.control import NatsMemorySettingsClient, NatsUsageClient
 from choir_common.clock import Clock, SystemClock
+from choir_common.errors import Unavailable
 from choir_common.http.listen import serve
 from choir_common.http.service_app import make_service_app
 from choir_common.metrics import Metrics
@@ -276,8 +278,9 @@ class MemoryService:
     async def _warm(self) -> None:
         # a new installation has no documents: do not load the model (about 85 MB) until it is
         # needed
-        if await self._spaces.any():
-            await self._embedders.warm()
+        with contextlib.suppress(Unavailable):  # then the first search loads it
+            if await self._spaces.any():
+                await self._embedders.warm()
 
 
 def _upkeep_settings(settings: MemorySettings) -> UpkeepSettings:

@@ -10,7 +10,7 @@ from choir_common.wire.events import CoreStarted, TurnParked
 from choir_control.agents.sessions.record import REASON_IDLE
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_suspended import apply, edit
-from tests.service.control.world import World
+from tests.service.control.world import World, until
 
 
 async def let_it_be(world: World, minutes: int) -> None:
@@ -157,6 +157,12 @@ async def begin_work(world: World, agent: AgentHand, open_work: str) -> str:
             return "UPDATE choir_control.session_events SET type = 'x' WHERE type = 'core_started'"
         case _:
             await world.delivered(1)
+
+            async def is_stored() -> bool:
+                status = await world.database.fetchval("SELECT status FROM choir_control.outbox")
+                return bool(status == "delivered")
+
+            await until(is_stored)
             await world.database.execute("UPDATE choir_control.outbox SET status = 'sending'")
             return "UPDATE choir_control.outbox SET status = 'delivered'"
 

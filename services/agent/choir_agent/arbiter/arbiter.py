@@ -49,7 +49,7 @@ from choir_agent.provenance.taint_rule import TaintRule, runs_offline
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.attached_files import call_payload, describe_attachments
-from choir_agent.tools.availability import is_switched_off, secrets_for, unavailable_tools
+from choir_agent.tools.availability import secrets_for, switch_of, unavailable_tools
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
 from choir_agent.working_memory.working_memory import SnapshotWriter
@@ -278,8 +278,8 @@ class Arbiter:
         if isinstance(checked, RefuseCall) or ruled is None:
             return None
         settings, tool = self._settings.current().settings, checked.tool.manifest
-        if is_switched_off(tool.name, settings):
-            message = f"{tool.name} is switched off in config.json."
+        if switch := switch_of(tool.name, settings):
+            message = f"{tool.name} is switched off in config.json ({switch})."
             return {"code": "switched_off", "message": message}
         context = PolicyContext(self.state, settings.budgets, lane, turn_id, self._hidden())
         refused = self._policy.refusal(tool, context)

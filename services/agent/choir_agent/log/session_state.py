@@ -28,6 +28,7 @@ from choir_common.wire.provenance import SessionTaint
 NO_TAINT = SessionTaint()
 _TURN_DEFAULTS: JsonObject = {"lane": EDGE_LANE, "resumes": 0, "scheduled": None, "quiet": False}
 _JOB_DEFAULTS: JsonObject = {"edge": EDGE_LANE, "skill_outcome": ""}
+_BRIEFING_DEFAULTS: JsonObject = {"harness": ""}
 _LANE_DEFAULT: JsonObject = {"lane": EDGE_LANE}
 _STATE_DEFAULTS: JsonObject = {"asked_in": [EDGE_LANE], "other_messages_at": []}
 
@@ -382,7 +383,10 @@ def dump_state(state: SessionState) -> JsonObject:
     home = next((turn for turn in turns if "lane" not in turn), None)
     dumped["turn"] = home
     dumped["parked"] = [*_without(dumped["parked"], _TURN_DEFAULTS)]
-    dumped["jobs"] = [*_without(dumped["jobs"], _JOB_DEFAULTS)]
+    dumped["jobs"] = [
+        job | {"briefing": _without([job["briefing"]], _BRIEFING_DEFAULTS)[0]}
+        for job in _without(dumped["jobs"], _JOB_DEFAULTS)
+    ]
     for name in ("due", "proposals"):
         dumped[name] = [*_without(dumped[name], _LANE_DEFAULT)]
     spent = dumped["spent"]

@@ -25,20 +25,20 @@ def unavailable_tools(manifests: Iterable[ToolManifest], settings: AgentSettings
     return frozenset(
         manifest.name
         for manifest in manifests
-        if is_switched_off(manifest.name, settings) or _lacks(manifest, settings)
+        if switch_of(manifest.name, settings) or _lacks(manifest, settings)
     )
 
 
-def is_switched_off(name: str, settings: AgentSettings) -> bool:
-    """Return whether the settings switch the tool off: `features`, no skill folder, or nobody to ask."""
+def switch_of(name: str, settings: AgentSettings) -> str:
+    """Return the setting in config.json that switches the tool off, or an empty string."""
     features = settings.features
     if name.startswith(PROPOSALS):
-        return not features.proposals
+        return "" if features.proposals else "features.proposals"
     if name in SKILL_FOLDER_TOOLS:
-        return not settings.skills
+        return "" if settings.skills else "skills"
     if name == ASK_TOOL:
-        return not settings.may_ask
-    return name == BROWSE and not features.browsing
+        return "" if settings.may_ask else "may_ask"
+    return "features.browsing" if name == BROWSE and not features.browsing else ""
 
 
 def _lacks(manifest: ToolManifest, settings: AgentSettings) -> bool:
