@@ -363,9 +363,16 @@ async def test_a_browser_is_told_by_push_while_its_page_is_closed(
     ]
     # a page in view shows the message itself; a click leads to the conversation
     await cockpit.open("now")
+    await expect(page.get_by_role("heading", level=2).first).to_be_visible()
+    await until_true(cockpit, "document.hasFocus() && document.visibilityState === 'visible'")
     await worker.evaluate(PUSH, "{}")
-    await worker.evaluate(CLICK)
-    await until_true(cockpit, "location.hash === '#/chat/console'")
+
+    async def is_open() -> bool:
+        # a page that has just been loaded may not listen yet
+        await worker.evaluate(CLICK)
+        return bool(await page.evaluate("location.hash === '#/chat/console'"))
+
+    await until(is_open, within=120)
     await page.get_by_text("Operator", exact=True).click()
     assert len(await worker.evaluate("shown")) == 2
     await choice.click()
