@@ -23,7 +23,7 @@ from choir_common.wire.rpc import ApprovalKind
 from tests.support.chromium import needs_chromium
 from tests.support.streaming_model import StreamedCall
 from tests.support.web_cockpit import Cockpit, ask, running_cockpit, use_tools
-from tests.support.web_page import WebTab
+from tests.support.web_page import UNUSED_S, WebTab
 from tests.support.xss_corpus import PAYLOADS, xss_corpus
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_chromium]
@@ -414,7 +414,7 @@ async def test_an_idle_page_sends_at_most_one_request_in_15_seconds(
     await expect(page.get_by_role("heading", level=2).first).to_be_visible()
     # what is fetched again because of the newest events, which a page reads first; from here on
     # the page's clock stands still on a slow machine, too
-    await page.clock.pause_at(await page.evaluate("Date.now() / 1000") + 10)
+    await page.clock.pause_at(await page.evaluate("Date.now() / 1000") + UNUSED_S)
     tab.watch()
     # a stream opens again, because its silence is measured with the clock that runs ahead
     sent = await tab.count_idle_minute(("/web/assets/", "/events/stream"))

@@ -25,6 +25,7 @@ from tests.support.streaming_model import StreamedCall, StreamingModel, run_stre
 from tests.support.web_page import (
     PATIENCE_MS,
     PHONE,
+    UNUSED_S,
     WebTab,
     open_context,
     open_tab,
@@ -366,7 +367,7 @@ async def test_an_idle_page_sends_at_most_one_request_in_15_seconds(place: Place
     await expect(page.get_by_placeholder("Write a message")).to_be_visible()
     await expect(page.locator(".message").first).to_be_visible()
     # the clock stands still on a slow machine, too
-    await page.clock.pause_at(await page.evaluate("Date.now() / 1000") + 1)
+    await page.clock.pause_at(await page.evaluate("Date.now() / 1000") + UNUSED_S)
     tab.watch()
     # modules that the page loads when it needs them come once
     sent = await tab.count_idle_minute(("/web/assets/",))

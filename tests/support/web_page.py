@@ -29,6 +29,8 @@ SERIOUS = ("serious", "critical")
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 PATIENCE_MS = 60_000
+UNUSED_S = 310
+"""After five minutes without a touch, a page does not say any more that it is looked at."""
 # Tables of the pages are shown as cards on a phone, so they need no scrolling there.
 SIDEWAYS = """
 [...document.querySelectorAll('#main, #main *')].filter((it) => it.scrollWidth > it.clientWidth + 1
