@@ -11,7 +11,6 @@ from pgvector.asyncpg import register_vector
 
 from choir_common.postgres.pool import DedicatedConnection
 from choir_memory.settings import OFFLINE_MODEL
-from choir_memory.text.questions import detect_language
 
 Vector = Sequence[float]
 
@@ -50,14 +49,6 @@ def supports_language(model: str, text: str) -> bool:
         return True
     letters = [char for char in text if char.isalpha()]
     return 2 * sum(char < FIRST_NON_LATIN for char in letters) >= len(letters)
-
-
-def is_fluent(model: str, text: str) -> bool:
-    """Return whether this model was trained on the language of such a text.
-
-    The offline model gives all German texts similar vectors, because they are German.
-    """
-    return model != OFFLINE_MODEL or detect_language(text) == "en"
 
 
 def language_limitation(model: str) -> str | None:
