@@ -5,17 +5,15 @@ history at the next start, after the mark of what control has stored.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import discord
 import structlog
 
 from choir_common.backoff import Backoff
 from choir_common.clients.control import ControlClient
-from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.messages import ButtonPress
+from choir_gateway.channels.acceptance import repeat_until_accepted
 from choir_gateway.channels.discord.api_call import NETWORK_ERRORS, describe_error
 from choir_gateway.channels.discord.client import DiscordClient
 from choir_gateway.channels.discord.history import DiscordHistory
@@ -31,8 +29,6 @@ log = structlog.get_logger("choir.gateway.discord")
 
 FIRST_WAIT_S = 0.2
 MAX_WAIT_S = 10.0
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +117,9 @@ class DiscordMessageReceiver:
                 if place is not None:
                     await self._store(event, place)
             case _Press(press, interaction):
-                response = await self._retry(lambda: self._control.press(press))
+                response = await repeat_until_accepted(
+                    lambda: self._control.press(press), self._gateway
+                )
                 if response is not None:
                     await self._answerer.answer(interaction, response.answer)
             case _NewGatewaySession():
@@ -159,24 +157,14 @@ class DiscordMessageReceiver:
         me = self._client.user.id if self._client.user else 0
         content = parse_message(message, self._gateway, place, me=me, is_edit=is_edit)
         if content is not None:
-            acceptance = await self._retry(lambda: self._control.accept(content))
+            acceptance = await repeat_until_accepted(
+                lambda: self._control.accept(content), self._gateway
+            )
             # The note of a repeated message was sent before.
             if acceptance is not None and not acceptance.duplicate and acceptance.note is not None:
                 self._notes.add(place.address, acceptance.note)
         newest = DiscordReadMark(max(message.id, mark.message_id), max(edited_at, mark.edited_at))
         await self._marks.store(place.mark, newest)
-
-    async def _retry(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
-        while True:
-            try:
-                return await call()
-            except (NotFound, InvalidRequest) as error:
-                log.warning("event refused", gateway=self._gateway, error=error.message)
-                return None
-            except ChoirError as error:
-                log.info("event not stored yet", gateway=self._gateway, error=error.message)
-            await asyncio.sleep(backoff.pause_s())
 
     def _place_of(self, message: discord.Message) -> DiscordPlace | None:
         return find_place(message, self._gateway, self._conversations)

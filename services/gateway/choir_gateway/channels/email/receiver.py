@@ -5,18 +5,16 @@ again; control recognises it by its id.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import TypeVar
 
 import structlog
 from imap_tools.message import MailMessage
 
-from choir_common.backoff import Backoff
 from choir_common.clients.control import ControlClient
-from choir_common.errors import ChoirError, InvalidRequest, NotFound, TooLarge
 from choir_common.wire.attachments import MAX_FILES, Attachment
 from choir_common.wire.messages import MAX_QUOTE, DmBinding, InboundMessage, QuotedMessage
+from choir_gateway.channels.acceptance import repeat_until_accepted
 from choir_gateway.channels.email.answers import Outcome, QuestionAnswerer
 from choir_gateway.channels.email.mail_parser import (
     ParsedMail,
@@ -33,10 +31,7 @@ from choir_gateway.channels.strangers import StrangerReplies
 
 log = structlog.get_logger("choir.gateway.email")
 
-T = TypeVar("T")
 
-FIRST_WAIT_S = 0.2
-MAX_WAIT_S = 10.0
 MAX_MAIL_BYTES = 30_000_000
 MAX_QUOTED_CHARS = 300
 TOO_LARGE_TEXT = (
@@ -92,7 +87,9 @@ class MailReceiver:
         mail_header = find_message_id(read_headers(message))
         mail = await asyncio.to_thread(parse_mail, message, mail_header, datetime.now(UTC))
         thread_mail = ThreadMail(mail.message_id, mail.subject, mail.references, is_users=True)
-        result = await self._retry(lambda: self._answerer.answer(mail, dm, mail_id))
+        result = await repeat_until_accepted(
+            lambda: self._answerer.answer(mail, dm, mail_id), self._gateway
+        )
         if mail.message_id:
             await self._threads.add(dm.name, mail_id, thread_mail)
         if result is not None and result.note:
@@ -102,7 +99,9 @@ class MailReceiver:
         content = await self._make_message(mail, dm, mail_id)
         if content is None:
             return
-        acceptance = await self._retry(lambda: self._control.accept(content))
+        acceptance = await repeat_until_accepted(
+            lambda: self._control.accept(content), self._gateway
+        )
         # The note of a repeated message was sent before.
         if acceptance is not None and not acceptance.duplicate and acceptance.note is not None:
             self._notes.add(dm, acceptance.note)
@@ -151,7 +150,7 @@ class MailReceiver:
             ) -> Attachment:
                 return await self._spool.store_upload(dm.name, metadata, _at_once(content))
 
-            attachment = await self._retry(store)
+            attachment = await repeat_until_accepted(store, self._gateway)
             if attachment is None:
                 problems.append(f"[The file {file.name} was too large and is missing.]")
             else:
@@ -159,18 +158,6 @@ class MailReceiver:
         if len(mail.files) > MAX_FILES:
             problems.append(f"[Files after the first {MAX_FILES} are missing.]")
         return attachments, problems
-
-    async def _retry(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
-        while True:
-            try:
-                return await call()
-            except (NotFound, InvalidRequest, TooLarge) as error:
-                log.warning("mail refused", gateway=self._gateway, error=error.message)
-                return None
-            except ChoirError as error:
-                log.info("mail not stored yet", gateway=self._gateway, error=error.message)
-            await asyncio.sleep(backoff.pause_s())
 
 
 async def _at_once(content: bytes) -> AsyncIterator[bytes]:

@@ -12,11 +12,11 @@ from typing import Literal, Protocol
 import structlog
 from imap_tools.message import MailMessage
 
-from choir_common.backoff import Backoff
 from choir_common.clients.control import ControlClient
-from choir_common.errors import ChoirError, InvalidRequest, NotFound, TooLarge, Unavailable
+from choir_common.errors import TooLarge, Unavailable
 from choir_common.wire.attachments import MAX_FILES, Attachment
 from choir_common.wire.triggers import MailContent, MailDecision, MailOffer
+from choir_gateway.channels.acceptance import repeat_until_accepted
 from choir_gateway.channels.email.mail_parser import MailFile, read_files
 from choir_gateway.channels.email.mail_policy import MailPolicy
 from choir_gateway.channels.email.trigger_mail import make_content, make_offer, quotes_own
@@ -24,8 +24,6 @@ from choir_gateway.channels.spool import FileSpool
 
 log = structlog.get_logger("choir.gateway.email")
 
-FIRST_WAIT_S = 0.2
-MAX_WAIT_S = 10.0
 FILES_SHARE = 0.5
 """The part of the spool that may be full after a stranger's file: the rest is for users' files."""
 MailResult = Literal["not_taken", "later", "taken"]
@@ -97,16 +95,10 @@ class TriggerMailReceiver:
             return None
 
     async def _offer(self, offer: MailOffer) -> MailDecision:
-        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
-        while True:
-            try:
-                return await self._control.offer_mail(offer)
-            except (NotFound, InvalidRequest, TooLarge) as error:
-                log.warning("mail refused", gateway=self._gateway, error=error.message)
-                return MailDecision(outcome="not_taken")
-            except ChoirError as error:
-                log.info("mail not stored yet", gateway=self._gateway, error=error.message)
-            await asyncio.sleep(backoff.pause_s())
+        decision = await repeat_until_accepted(
+            lambda: self._control.offer_mail(offer), self._gateway
+        )
+        return decision or MailDecision(outcome="not_taken")
 
 
 def _parse(message: MailMessage, offer: MailOffer) -> tuple[MailContent, tuple[MailFile, ...]]:

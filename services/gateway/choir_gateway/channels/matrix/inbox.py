@@ -4,16 +4,13 @@ Called by `receiver`, one event at a time, so that the messages of a conversatio
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import structlog
 
-from choir_common.backoff import Backoff
 from choir_common.clients.control import ControlClient
-from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.attachments import Button
 from choir_common.wire.messages import ButtonPress, DmBinding, InboundMessage, QuotedMessage
+from choir_gateway.channels.acceptance import repeat_until_accepted
 from choir_gateway.channels.matrix.acknowledgements import EventAcknowledger
 from choir_gateway.channels.matrix.client import (
     NETWORK_ERRORS,
@@ -28,11 +25,7 @@ from choir_gateway.channels.notes import NoteQueue
 
 log = structlog.get_logger("choir.gateway.matrix")
 
-FIRST_WAIT_S = 0.2
-MAX_WAIT_S = 10.0
 QUOTE_TIMEOUT_S = 10.0
-
-T = TypeVar("T")
 
 
 class MatrixInbox:
@@ -59,7 +52,9 @@ class MatrixInbox:
         self, event: MatrixEvent, message: InboundMessage, *, room_id: str, address: str
     ) -> None:
         """Store a message; notes about it go to `address`."""
-        acceptance = await self._retry(lambda: self._control.accept(message))
+        acceptance = await repeat_until_accepted(
+            lambda: self._control.accept(message), self._gateway
+        )
         if acceptance is None:
             return
         if message.edits is None and acceptance.inbox_id:
@@ -92,7 +87,7 @@ class MatrixInbox:
             message_id=relation.reply_target if is_number else relation.event_id,
             callback_id=event.event_id[:100],
         )
-        response = await self._retry(lambda: self._control.press(press))
+        response = await repeat_until_accepted(lambda: self._control.press(press), self._gateway)
         if response is not None:
             self._notes.add(dm.user_id, response.answer)
         if is_number:
@@ -115,15 +110,3 @@ class MatrixInbox:
             return None
         event = await self.read_event(room_id, target)
         return quote_event(event) if event is not None else QuotedMessage(message_id=target)
-
-    async def _retry(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
-        while True:
-            try:
-                return await call()
-            except (NotFound, InvalidRequest) as error:
-                log.warning("event refused", gateway=self._gateway, error=error.message)
-                return None
-            except ChoirError as error:
-                log.info("event not stored yet", gateway=self._gateway, error=error.message)
-            await asyncio.sleep(backoff.pause_s())

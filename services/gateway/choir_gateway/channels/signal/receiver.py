@@ -4,21 +4,18 @@ signal-cli hands each message over once. `take_frame` therefore only decides whe
 configured conversation and writes it to the journal; `run` handles the journal.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
 import structlog
 from pydantic import ValidationError
 
-from choir_common.backoff import Backoff
 from choir_common.clients.control import ControlClient
-from choir_common.errors import ChoirError, InvalidRequest, NotFound
+from choir_common.errors import ChoirError
 from choir_common.wire.attachments import Button
 from choir_common.wire.channel_config import ExpiringMessages
 from choir_common.wire.messages import ButtonPress, DmBinding, InboundMessage, QuotedMessage
+from choir_gateway.channels.acceptance import repeat_until_accepted
 from choir_gateway.channels.file_transfer import RefusedError
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
@@ -53,15 +50,11 @@ from choir_gateway.channels.strangers import Stranger, StrangerReplies
 
 log = structlog.get_logger("choir.gateway.signal")
 
-FIRST_WAIT_S = 0.2
-MAX_WAIT_S = 10.0
 MAX_UNKNOWN_GROUPS = 100
 EXPIRING_NOTE = (
     "Disappearing messages are on in this chat. Choir keeps what it reads, so your message was not read. "
     "Turn them off to talk here."
 )
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +276,9 @@ class SignalReceiver:
         return make_quote(self._store.first_version(str(quoted)), quote.text)
 
     async def _accept(self, message: InboundMessage, source: MessageSource) -> None:
-        acceptance = await self._retry(lambda: self._control.accept(message))
+        acceptance = await repeat_until_accepted(
+            lambda: self._control.accept(message), self._gateway
+        )
         # The note of a repeated message was sent before.
         if acceptance is None or acceptance.duplicate:
             return
@@ -302,7 +297,7 @@ class SignalReceiver:
             message_id=message_id,
             callback_id=source.update_id,
         )
-        response = await self._retry(lambda: self._control.press(press))
+        response = await repeat_until_accepted(lambda: self._control.press(press), self._gateway)
         if response is not None:
             self._notes.add(source.dm.user_id, response.answer)
 
@@ -313,15 +308,3 @@ class SignalReceiver:
                 await self._api.delete_attachment(file.id or "")
             except (ChoirError, RefusedError) as error:
                 log.warning("view-once file not deleted", gateway=self._gateway, error=str(error))
-
-    async def _retry(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
-        while True:
-            try:
-                return await call()
-            except (NotFound, InvalidRequest) as error:
-                log.warning("message refused", gateway=self._gateway, error=error.message)
-                return None
-            except ChoirError as error:
-                log.info("message not stored yet", gateway=self._gateway, error=error.message)
-            await asyncio.sleep(backoff.pause_s())

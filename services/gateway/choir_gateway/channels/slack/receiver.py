@@ -6,18 +6,16 @@ control has stored.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import structlog
 from pydantic import ValidationError
 
-from choir_common.backoff import Backoff
 from choir_common.clients.control import ControlClient
-from choir_common.errors import ChoirError, InvalidRequest, NotFound
+from choir_common.errors import ChoirError
 from choir_common.wire.messages import ButtonPress, DmBinding
 from choir_common.wire.speakers import GroupMember
+from choir_gateway.channels.acceptance import repeat_until_accepted
 from choir_gateway.channels.file_transfer import RefusedError
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
@@ -52,12 +50,8 @@ from choir_gateway.channels.strangers import Stranger, StrangerReplies
 
 log = structlog.get_logger("choir.gateway.slack")
 
-FIRST_WAIT_S = 0.2
-MAX_WAIT_S = 10.0
 CALL_TIMEOUT_S = 20.0
 MAX_UNKNOWN_GROUPS = 100
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +201,9 @@ class SlackMessageReceiver:
 
     async def _is_channel_of(self, user_id: str, channel: str) -> bool:
         """Return whether a channel is the user's direct messages with this app."""
-        opened = await self._retry(lambda: self._calls.open_channel(user_id, _deadline()))
+        opened = await repeat_until_accepted(
+            lambda: self._calls.open_channel(user_id, _deadline()), self._gateway
+        )
         if opened == channel:
             return True
         log.warning("event of a foreign channel", gateway=self._gateway, user_id=user_id)
@@ -215,7 +211,7 @@ class SlackMessageReceiver:
 
     async def _press(self, press: ButtonPress, thread_ts: str | None) -> None:
         """Send the press to control, then show its answer; control edits the message through its outbox."""
-        response = await self._retry(lambda: self._control.press(press))
+        response = await repeat_until_accepted(lambda: self._control.press(press), self._gateway)
         if response is None:
             return
         try:
@@ -229,8 +225,12 @@ class SlackMessageReceiver:
     async def _catch_up(self, dm: DmBinding) -> None:
         """Store the messages since the mark; wait while Slack is unavailable, to keep the order."""
         mark = self._marks.find(dm.address) or SlackReadMark()
-        missed = await self._retry(lambda: self._history.fetch_missed(dm.address, mark))
-        channel = await self._retry(lambda: self._calls.open_channel(dm.address, _deadline()))
+        missed = await repeat_until_accepted(
+            lambda: self._history.fetch_missed(dm.address, mark), self._gateway
+        )
+        channel = await repeat_until_accepted(
+            lambda: self._calls.open_channel(dm.address, _deadline()), self._gateway
+        )
         if missed is None or channel is None:
             return
         for message in missed:
@@ -313,7 +313,9 @@ class SlackMessageReceiver:
             commands=self._conversations.commands,
             author=author,
         )
-        acceptance = await self._retry(lambda: self._control.accept(content))
+        acceptance = await repeat_until_accepted(
+            lambda: self._control.accept(content), self._gateway
+        )
         if acceptance is None:
             return ""
         # The note of a repeated message was sent before.
@@ -324,23 +326,6 @@ class SlackMessageReceiver:
             if acceptance.note is not None:
                 self._notes.add(_address_of_answer(dm, message), acceptance.note)
         return acceptance.inbox_id
-
-    async def _retry(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        """Repeat a call of control or Slack until it succeeds; return None if it is refused."""
-        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
-        while True:
-            try:
-                return await call()
-            except (NotFound, InvalidRequest) as error:
-                log.warning("event refused", gateway=self._gateway, error=error.message)
-                return None
-            except RefusedError as refusal:
-                log.warning("event refused", gateway=self._gateway, error=refusal.text)
-                return None
-            except ChoirError as error:
-                log.info("event not stored yet", gateway=self._gateway, error=error.message)
-                wait_s = error.retry_after_s or 0.0
-            await asyncio.sleep(max(backoff.pause_s(), min(wait_s, MAX_WAIT_S)))
 
     def _dm_of(self, message: MessageObject, channel: str) -> DmBinding | None:
         """Return the DM of a message; None for strangers, apps and Slack's own notices."""

@@ -4,18 +4,15 @@ Updates are handled one at a time, so that the messages of a conversation stay i
 a stored message gets the current menu of commands.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 import structlog
 from telegram import Bot, BotCommand, BotCommandScopeChat, Chat, Update, User
 from telegram.error import TelegramError
 
-from choir_common.backoff import Backoff
 from choir_common.clients.control import ControlClient
-from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.messages import ButtonPress, DmBinding, InboundMessage
+from choir_gateway.channels.acceptance import repeat_until_accepted
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
 from choir_gateway.channels.strangers import Stranger, StrangerReplies
@@ -39,7 +36,6 @@ MAX_COMMANDS = 100
 MAX_SUMMARY = 256
 MAX_UNKNOWN_GROUPS = 100
 
-T = TypeVar("T")
 UpdateContent = InboundMessage | ButtonPress | Stranger
 
 
@@ -140,7 +136,9 @@ class UpdateHandler:
                 assert_never(content)
 
     async def _accept(self, message: InboundMessage) -> None:
-        acceptance = await self._retry(lambda: self._control.accept(message))
+        acceptance = await repeat_until_accepted(
+            lambda: self._control.accept(message), self._gateway
+        )
         dm = self._conversations.by_name.get(message.dm)
         # The note of a repeated update was sent before.
         if acceptance is None or acceptance.duplicate or dm is None:
@@ -154,27 +152,13 @@ class UpdateHandler:
 
     async def _press(self, press: ButtonPress) -> None:
         """Send the press to control, then show its answer; control edits the message through its outbox."""
-        response = await self._retry(lambda: self._control.press(press))
+        response = await repeat_until_accepted(lambda: self._control.press(press), self._gateway)
         answer = response.answer if response else None
         try:
             await self._bot.answer_callback_query(press.callback_id, answer)
         except TelegramError as error:
             # Too late for the short answer; the decision is visible in the conversation.
             log.info("press not answered", gateway=self._gateway, error=error.message)
-
-    async def _retry(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
-        while True:
-            try:
-                return await call()
-            except (NotFound, InvalidRequest) as error:
-                log.warning("update refused", gateway=self._gateway, error=error.message)
-                return None
-            except ChoirError as error:
-                log.info(
-                    "update not processed yet; retrying", gateway=self._gateway, error=error.message
-                )
-            await asyncio.sleep(backoff.pause_s())
 
 
 def _address_of_answer(dm: DmBinding, message: InboundMessage) -> str:

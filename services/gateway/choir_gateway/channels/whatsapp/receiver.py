@@ -4,17 +4,15 @@ Meta repeats a request until the response is 200, which means that control has s
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TypeVar
 
 import structlog
 from pydantic import ValidationError
 
-from choir_common.backoff import Backoff
 from choir_common.clients.control import ControlClient
-from choir_common.errors import ChoirError, InvalidRequest, NotFound, Unavailable
+from choir_common.errors import InvalidRequest, Unavailable
 from choir_common.wire.messages import ButtonPress, DmBinding
+from choir_gateway.channels.acceptance import repeat_until_accepted
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
 from choir_gateway.channels.strangers import Stranger, StrangerReplies
@@ -37,14 +35,10 @@ from choir_gateway.channels.whatsapp.updates import (
 
 log = structlog.get_logger("choir.gateway.whatsapp")
 
-FIRST_WAIT_S = 0.2
-MAX_WAIT_S = 10.0
 # If control is unavailable for longer than this, Meta's repetition retries.
 STORE_TIMEOUT_S = 10.0
 TAKEN = frozenset({"sent", "delivered", "read", "played"})
 FIELD = "messages"
-
-T = TypeVar("T")
 
 
 class UpdateReceiver:
@@ -176,24 +170,12 @@ class UpdateReceiver:
 
     async def _accept(self, update: UserUpdate, dm: DmBinding) -> str | None:
         message = parse_message(update, self._gateway, dm)
-        acceptance = await self._retry(lambda: self._control.accept(message))
+        acceptance = await repeat_until_accepted(
+            lambda: self._control.accept(message), self._gateway
+        )
         # The note of a repeated update was sent before.
         return None if acceptance is None or acceptance.duplicate else acceptance.note
 
     async def _press(self, press: ButtonPress) -> str | None:
-        response = await self._retry(lambda: self._control.press(press))
+        response = await repeat_until_accepted(lambda: self._control.press(press), self._gateway)
         return response.answer if response else None
-
-    async def _retry(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
-        while True:
-            try:
-                return await call()
-            except (NotFound, InvalidRequest) as error:
-                log.warning("update refused", gateway=self._gateway, error=error.message)
-                return None
-            except ChoirError as error:
-                log.info(
-                    "update not processed yet; retrying", gateway=self._gateway, error=error.message
-                )
-            await asyncio.sleep(backoff.pause_s())
