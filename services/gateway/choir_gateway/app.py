@@ -17,7 +17,7 @@ from choir_gateway.api.http_app import TokenReceiver, make_bus_endpoints, make_g
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
 from choir_gateway.channels.factories import make_channel_factories
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from choir_gateway.control_files import ControlFileClient
 from choir_gateway.settings import GatewaySecrets, GatewaySettings
@@ -45,13 +45,10 @@ async def run_gateway(
         control=control,
         conversations=conversations,
         factories=make_channel_factories(
-            control=control,
-            files=files,
-            conversations=conversations,
+            # beside the console's files, which are on a volume in containers
+            ChannelServices(control, files, conversations, settings.spool.parent),
             console=console,
             spool=spool,
-            # beside the console's files, which are on a volume in containers
-            directory=settings.spool.parent,
         ),
         secrets=secrets.secrets,
     )

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from choir_common.wire.messages import GatewayBinding
 from choir_gateway.channels.discord.factory import DiscordChannelFactory
-from choir_gateway.channels.interface import ChannelSecrets
+from choir_gateway.channels.interface import ChannelSecrets, ChannelServices
 from choir_testing.discord import FakeDiscord, run_fake_discord
 from choir_testing.discord.accounts import FakeMessage
 from choir_testing.discord.faults import (
@@ -51,7 +51,7 @@ class DiscordHarness(ChannelHarness):
         self._stranger = discord.user(int(STRANGER), TOKEN)
         self._sent = list[FakeMessage]()
         factory = DiscordChannelFactory(
-            self.control, self.files, self.conversations, directory=home
+            ChannelServices(self.control, self.files, self.conversations, home)
         )
         self.channel = factory.make(self.gateway, ChannelSecrets(TOKEN))
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 from choir_common.wire.messages import GatewayBinding
 from choir_gateway.channels.email.factory import EmailChannelFactory
 from choir_gateway.channels.email.message_ids import short_id
-from choir_gateway.channels.interface import ChannelSecrets
+from choir_gateway.channels.interface import ChannelSecrets, ChannelServices
 from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from tests.contract.channels.harness import ChannelHarness, Failure, ShownMessage, until
 from tests.support.mail import (
@@ -54,11 +54,8 @@ class EmailHarness(ChannelHarness):
         self._eve = MailUser(imap, postman, "eve@choir.test")
         self._ids = dict[str, str]()
         factory = EmailChannelFactory(
-            control=self.control,
-            files=self.files,
-            conversations=self.conversations,
-            spool=FileSpool(home / "spool", LIMITS),
-            directory=home,
+            ChannelServices(self.control, self.files, self.conversations, home),
+            FileSpool(home / "spool", LIMITS),
         )
         self.channel = factory.make(self.gateway, ChannelSecrets(f"{USER}:{PASSWORD}"))
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from choir_common.wire.messages import GatewayBinding
 from choir_gateway.channels.choices import HINT
-from choir_gateway.channels.interface import ChannelSecrets
+from choir_gateway.channels.interface import ChannelSecrets, ChannelServices
 from choir_gateway.channels.matrix.factory import MatrixChannelFactory
 from choir_testing.matrix import FakeEvent, FakeMatrix, ShownEvent, run_fake_matrix
 from choir_testing.matrix.faults import (
@@ -47,7 +47,9 @@ class MatrixHarness(ChannelHarness):
         self._user = matrix.user("alice", TOKEN)
         self._stranger = matrix.user("mallory", TOKEN)
         self._sent = list[FakeEvent]()
-        factory = MatrixChannelFactory(self.control, self.files, self.conversations, directory=home)
+        factory = MatrixChannelFactory(
+            ChannelServices(self.control, self.files, self.conversations, home)
+        )
         self.channel = factory.make(self.gateway, ChannelSecrets(TOKEN))
 
     @classmethod

@@ -11,7 +11,7 @@ from choir_common.wire.channel_config import ExpiringMessages, SignalConfig
 from choir_common.wire.channel_types import AcknowledgementEmoji
 from choir_common.wire.messages import GatewayBinding
 from choir_gateway.channels.choices import HINT
-from choir_gateway.channels.interface import ChannelSecrets
+from choir_gateway.channels.interface import ChannelSecrets, ChannelServices
 from choir_gateway.channels.signal.addresses import SignalMessageId, compact_id
 from choir_gateway.channels.signal.factory import SignalChannelFactory
 from choir_testing.signal import FakeSignal, run_fake_signal
@@ -71,7 +71,7 @@ class SignalHarness(ChannelHarness):
         self.stranger = signal.user("Mallory", None, account_id=STRANGER_ID)
         self._sent = list[SignalMessage]()
         factory = SignalChannelFactory(
-            control=self.control, files=self.files, conversations=self.conversations, directory=home
+            ChannelServices(self.control, self.files, self.conversations, home)
         )
         self.channel = factory.make(self.gateway, ChannelSecrets())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.interface import ChannelSecrets
+from choir_gateway.channels.interface import ChannelSecrets, ChannelServices
 from choir_gateway.channels.slack.factory import SlackChannelFactory
 from choir_testing.slack import FakeSlack, run_fake_slack
 from choir_testing.slack.accounts import FakeFile, FakeMessage
@@ -50,7 +50,9 @@ class SlackHarness(ChannelHarness):
         self._slack = slack
         self._user, self._stranger = slack.user(USER), slack.user(STRANGER)
         self._sent = list[FakeMessage]()
-        factory = SlackChannelFactory(self.control, self.files, self.conversations, directory=home)
+        factory = SlackChannelFactory(
+            ChannelServices(self.control, self.files, self.conversations, home)
+        )
         self.channel = factory.make(self.gateway, ChannelSecrets(BOT_TOKEN, app=APP_TOKEN))
 
     @classmethod

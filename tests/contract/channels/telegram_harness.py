@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.interface import ChannelSecrets
+from choir_gateway.channels.interface import ChannelSecrets, ChannelServices
 from choir_gateway.channels.telegram.factory import TelegramChannelFactory
 from choir_testing.telegram import FakeTelegram, run_fake_telegram
 from choir_testing.telegram.accounts import SentMessage
@@ -42,7 +42,9 @@ class TelegramHarness(ChannelHarness):
         self._user = telegram.user(int(USER), TOKEN)
         self._stranger = telegram.user(int(STRANGER), TOKEN)
         self._last_update = 0
-        factory = TelegramChannelFactory(self.control, self.files, self.conversations)
+        factory = TelegramChannelFactory(
+            ChannelServices(self.control, self.files, self.conversations, Path())
+        )
         self.channel = factory.make(self.gateway, ChannelSecrets(TOKEN))
 
     @classmethod

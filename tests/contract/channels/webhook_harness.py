@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.interface import ChannelSecrets
+from choir_gateway.channels.interface import ChannelSecrets, ChannelServices
 from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from choir_gateway.channels.webhook.factory import WebhookChannelFactory
 from choir_testing.fake_webhook_program import (
@@ -42,10 +42,8 @@ class WebhookHarness(ChannelHarness):
         self._last = (b"", dict[str, str]())
         self._count_sent = 0
         factory = WebhookChannelFactory(
-            control=self.control,
-            files=self.files,
-            conversations=self.conversations,
-            spool=FileSpool(home, LIMITS),
+            ChannelServices(self.control, self.files, self.conversations, home),
+            FileSpool(home, LIMITS),
         )
         self.channel = factory.make(self.gateway, ChannelSecrets(SECRET))
 

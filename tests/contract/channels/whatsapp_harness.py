@@ -15,7 +15,7 @@ from choir_common.errors import ChoirError
 from choir_common.http.listen import bind_tcp, serve
 from choir_common.wire.channel_types import AcknowledgementEmoji
 from choir_common.wire.messages import GatewayBinding, WhatsAppBinding
-from choir_gateway.channels.interface import ChannelSecrets
+from choir_gateway.channels.interface import ChannelSecrets, ChannelServices
 from choir_gateway.channels.whatsapp.factory import WhatsAppChannelFactory
 from choir_testing.whatsapp import FakeWhatsApp, run_fake_whatsapp
 from choir_testing.whatsapp.accounts import FakeMessage
@@ -67,10 +67,7 @@ class WhatsAppHarness(ChannelHarness):
         self._stranger = whatsapp.user(STRANGER, self.number)
         self._sent = list[FakeMessage]()
         factory = WhatsAppChannelFactory(
-            control=self.control,
-            files=self.files,
-            conversations=self.conversations,
-            directory=home,
+            ChannelServices(self.control, self.files, self.conversations, home),
             status_timeout_s=STATUS_TIMEOUT_S,
         )
         self.channel = factory.make(

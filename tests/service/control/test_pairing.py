@@ -18,7 +18,7 @@ from choir_control.agents.erasure.person_store import PersonStore
 from choir_control.conversations.pairing.codes import MAX_REQUESTS, MAX_TRIES
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleChannelFactory
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from choir_gateway.channels.telegram.factory import TelegramChannelFactory
 from choir_gateway.control_files import ControlFileClient
@@ -77,7 +77,9 @@ async def running_gateway(world: World) -> AsyncIterator[ChannelRegistry]:
         conversations=conversations,
         factories={
             "console": ConsoleChannelFactory(console),
-            "telegram": TelegramChannelFactory(control, FakeOutboxFiles(), conversations),
+            "telegram": TelegramChannelFactory(
+                ChannelServices(control, FakeOutboxFiles(), conversations, world.home)
+            ),
         },
         secrets={"tg": TOKEN},
     )

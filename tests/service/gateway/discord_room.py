@@ -18,7 +18,7 @@ from choir_common.wire.messages import (
     OutboundMessage,
 )
 from choir_gateway.channels.discord.channel import DiscordChannel, make_discord_channel
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_testing.discord import FakeBot, FakeDiscord, FakeDiscordUser, run_fake_discord
 from choir_testing.fake_control_inbox import FakeControlClient
 from choir_testing.fake_outbox_files import FakeOutboxFiles
@@ -123,10 +123,7 @@ class DiscordRoom:
                 pairing=self.pairing,
             ),
             token=self.token,
-            directory=self.directory,
-            control=self.control,
-            files=self.files,
-            conversations=self.conversations,
+            services=ChannelServices(self.control, self.files, self.conversations, self.directory),
             heartbeat_timeout_s=self.heartbeat_timeout_s,
         )
         running = asyncio.create_task(self.channel.run())

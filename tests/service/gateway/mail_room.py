@@ -22,7 +22,7 @@ from choir_common.wire.messages import (
 from choir_gateway.channels.email.account import make_account
 from choir_gateway.channels.email.channel import EmailChannel
 from choir_gateway.channels.email.parts import make_email_channel
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from choir_testing.fake_control_inbox import FakeControlClient
 from choir_testing.fake_outbox_files import FakeOutboxFiles
@@ -108,11 +108,10 @@ class MailRoom:
             gateway,
             mailbox,
             make_account(mailbox, self.login),
-            control=self.control,
-            files=self.files,
-            conversations=self.conversations,
+            services=ChannelServices(
+                self.control, self.files, self.conversations, self.home / "email"
+            ),
             spool=self.spool,
-            directory=self.home / "email",
             poll_s=poll_s,
             collect_s=0.3,
         )

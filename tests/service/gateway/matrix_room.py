@@ -19,7 +19,7 @@ from choir_common.wire.messages import (
     GatewayBinding,
     OutboundMessage,
 )
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.matrix.channel import MatrixChannel, make_matrix_channel
 from choir_testing.fake_control_inbox import FakeControlClient
 from choir_testing.fake_outbox_files import FakeOutboxFiles
@@ -135,10 +135,7 @@ class MatrixRoom:
             ),
             homeserver=self.matrix.api_url,
             token=self.token,
-            directory=self.directory,
-            control=self.control,
-            files=self.files,
-            conversations=self.conversations,
+            services=ChannelServices(self.control, self.files, self.conversations, self.directory),
             edit_s=0.2,
         )
         running = asyncio.create_task(self.channel.run())

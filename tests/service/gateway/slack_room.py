@@ -19,7 +19,7 @@ from choir_common.wire.messages import (
     GatewayBinding,
     OutboundMessage,
 )
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.slack.channel import SlackChannel, make_slack_channel
 from choir_testing.fake_control_inbox import FakeControlClient
 from choir_testing.fake_outbox_files import FakeOutboxFiles
@@ -158,10 +158,7 @@ class SlackRoom:
             ),
             bot_token=self.bot_token,
             app_token=self.app_token,
-            directory=self.directory,
-            control=self.control,
-            files=self.files,
-            conversations=self.conversations,
+            services=ChannelServices(self.control, self.files, self.conversations, self.directory),
             heartbeat_s=self.heartbeat_s,
         )
         running = asyncio.create_task(self.channel.run())

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from choir_common.wire.activity import Card, DmActivity, Draft, Idle, Typing
 from choir_common.wire.attachments import Attachment, AttachmentKind, Button
@@ -19,7 +20,12 @@ from choir_common.wire.messages import (
     OutboundMessage,
     WebhookBinding,
 )
-from choir_gateway.channels.interface import Channel, ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.interface import (
+    Channel,
+    ChannelSecrets,
+    ChannelServices,
+    ConversationDirectory,
+)
 from choir_gateway.channels.telegram.factory import TelegramChannelFactory
 from choir_testing.fake_control_inbox import FakeControlClient
 from choir_testing.fake_outbox_files import FakeOutboxFiles
@@ -123,7 +129,8 @@ async def opened_room(
         conversations = ConversationDirectory()
         conversations.replace(table.dms, COMMANDS)
         secrets = ChannelSecrets(TOKEN, HOOK_SECRET if webhook else None)
-        channel = TelegramChannelFactory(control, files, conversations).make(gateway, secrets)
+        services = ChannelServices(control, files, conversations, Path())
+        channel = TelegramChannelFactory(services).make(gateway, secrets)
         running = asyncio.create_task(channel.run())
         try:
             yield Room(telegram, control, files, channel)

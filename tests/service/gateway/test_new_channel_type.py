@@ -16,7 +16,7 @@ from choir_gateway.api.http_app import make_bus_endpoints
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
 from choir_gateway.channels.factories import make_channel_factories
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from choir_gateway.control_files import ControlFileClient
 from choir_local.nats import EmbeddedNats
@@ -61,12 +61,7 @@ async def test_a_new_channel_type_receives_and_sends_messages(
         spool = FileSpool(tmp_path, SpoolLimits(1_000, 1_000, timedelta(days=1)))
         console = ConsoleChannel(control, spool, files)
         factories = make_channel_factories(
-            control=control,
-            files=files,
-            conversations=conversations,
-            console=console,
-            spool=spool,
-            directory=tmp_path,
+            ChannelServices(control, files, conversations, tmp_path), console=console, spool=spool
         )
         echo = factories["echo"] = EchoChannelFactory(control, conversations)
         registry = ChannelRegistry(
@@ -98,12 +93,9 @@ def test_each_channel_type_has_a_factory(tmp_path: Path) -> None:
     control, files = NatsControlClient(bus, "gw_1"), ControlFileClient("http://127.0.0.1:1", None)
     spool = FileSpool(tmp_path, SpoolLimits(1_000, 1_000, timedelta(days=1)))
     factories = make_channel_factories(
-        control=control,
-        files=files,
-        conversations=ConversationDirectory(),
+        ChannelServices(control, files, ConversationDirectory(), tmp_path),
         console=ConsoleChannel(control, spool, files),
         spool=spool,
-        directory=tmp_path,
     )
     assert factories.keys() == CHANNEL_TYPES.keys(), (
         "give each type a row in choir_common/wire/channel_types.py and "

@@ -10,7 +10,7 @@ import pytest
 
 from choir_common.bus.client import Bus
 from choir_common.wire.messages import DmBinding, GatewayBinding
-from choir_gateway.channels.interface import ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.interface import ChannelSecrets, ChannelServices, ConversationDirectory
 from choir_gateway.channels.slack.factory import SlackChannelFactory
 from choir_local.nats import EmbeddedNats
 from choir_testing.fake_control_inbox import FakeControlClient
@@ -105,7 +105,9 @@ def test_tokens_of_the_wrong_kind_are_refused_at_once(
     secrets: ChannelSecrets, words: str, tmp_path: Path
 ) -> None:
     control, files = FakeControlClient(channel_table()), FakeOutboxFiles()
-    factory = SlackChannelFactory(control, files, ConversationDirectory(), directory=tmp_path)
+    factory = SlackChannelFactory(
+        ChannelServices(control, files, ConversationDirectory(), tmp_path)
+    )
     with pytest.raises(ValueError, match=words):
         factory.make(GATEWAY, secrets)
 

@@ -3,13 +3,10 @@
 The properties of the types are in `choir_common.wire.channel_types`.
 """
 
-from pathlib import Path
-
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleChannelFactory
 from choir_gateway.channels.discord.factory import DiscordChannelFactory
 from choir_gateway.channels.email.factory import EmailChannelFactory
-from choir_gateway.channels.interface import ChannelFactory, ConversationDirectory
+from choir_gateway.channels.interface import ChannelFactory, ChannelServices
 from choir_gateway.channels.matrix.factory import MatrixChannelFactory
 from choir_gateway.channels.signal.factory import SignalChannelFactory
 from choir_gateway.channels.slack.factory import SlackChannelFactory
@@ -20,45 +17,17 @@ from choir_gateway.channels.whatsapp.factory import WhatsAppChannelFactory
 
 
 def make_channel_factories(
-    *,
-    control: ControlClient,
-    files: OutboxFilesClient,
-    conversations: ConversationDirectory,
-    console: ConsoleChannel,
-    spool: FileSpool,
-    directory: Path,
+    services: ChannelServices, *, console: ConsoleChannel, spool: FileSpool
 ) -> dict[str, ChannelFactory]:
-    """Return the factory of each channel type; below `directory` channels store how far they have read."""
+    """Return the factory of each channel type; each stores its state in a folder of its own."""
     return {
-        "telegram": TelegramChannelFactory(control, files, conversations),
-        "discord": DiscordChannelFactory(
-            control, files, conversations, directory=directory / "discord"
-        ),
-        "slack": SlackChannelFactory(control, files, conversations, directory=directory / "slack"),
-        "matrix": MatrixChannelFactory(
-            control, files, conversations, directory=directory / "matrix"
-        ),
-        "email": EmailChannelFactory(
-            control=control,
-            files=files,
-            conversations=conversations,
-            spool=spool,
-            directory=directory / "email",
-        ),
-        "whatsapp": WhatsAppChannelFactory(
-            control=control,
-            files=files,
-            conversations=conversations,
-            directory=directory / "whatsapp",
-        ),
-        "signal": SignalChannelFactory(
-            control=control,
-            files=files,
-            conversations=conversations,
-            directory=directory / "signal",
-        ),
+        "telegram": TelegramChannelFactory(services),
+        "discord": DiscordChannelFactory(services.of_type("discord")),
+        "slack": SlackChannelFactory(services.of_type("slack")),
+        "matrix": MatrixChannelFactory(services.of_type("matrix")),
+        "email": EmailChannelFactory(services.of_type("email"), spool),
+        "whatsapp": WhatsAppChannelFactory(services.of_type("whatsapp")),
+        "signal": SignalChannelFactory(services.of_type("signal")),
         "console": ConsoleChannelFactory(console),
-        "webhook": WebhookChannelFactory(
-            control=control, files=files, conversations=conversations, spool=spool
-        ),
+        "webhook": WebhookChannelFactory(services, spool),
     }

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.messages import (
     ChannelCommand,
@@ -148,3 +150,18 @@ class ConversationDirectory:
     def has_groups(self, gateway: str) -> bool:
         """Return whether a gateway serves groups."""
         return any(dm.gateway == gateway and dm.chat_id for dm in self.by_name.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelServices:
+    """What channels of all types use."""
+
+    control: ControlClient
+    files: OutboxFilesClient
+    conversations: ConversationDirectory
+    directory: Path
+    """Where a channel stores how far it has read, and what it must not forget."""
+
+    def of_type(self, name: str) -> "ChannelServices":
+        """Return the same with a directory of the channels of one type."""
+        return replace(self, directory=self.directory / name)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import discord
 import httpx2
@@ -25,7 +24,7 @@ from choir_gateway.channels.discord.places import is_address
 from choir_gateway.channels.discord.read_marks import ReadMarkStore
 from choir_gateway.channels.discord.receiver import DiscordMessageReceiver
 from choir_gateway.channels.discord.sender import DiscordPartSender
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
 from choir_gateway.channels.strangers import StrangerReplies
 
@@ -133,21 +132,18 @@ def make_discord_channel(
     gateway: GatewayBinding,
     *,
     token: str,
-    directory: Path,
-    control: ControlClient,
-    files: OutboxFilesClient,
-    conversations: ConversationDirectory,
+    services: ChannelServices,
     heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S,
 ) -> DiscordChannel:
-    """Return the channel of a configured bot; `directory` is for the read marks."""
+    """Return the channel of a configured bot."""
     api = (gateway.api_url or PUBLIC_API).rstrip("/")
     return DiscordChannel(
         gateway,
         client=DiscordClient(api, heartbeat_timeout_s),
         token=token,
         downloads=make_client(api),
-        marks=ReadMarkStore(directory / f"{gateway.name}.json"),
-        control=control,
-        files=files,
-        conversations=conversations,
+        marks=ReadMarkStore(services.directory / f"{gateway.name}.json"),
+        control=services.control,
+        files=services.files,
+        conversations=services.conversations,
     )

@@ -4,29 +4,16 @@ Discord's library takes some 20 MB, which a gateway without a Discord bot does n
 """
 
 import logging
-from pathlib import Path
 
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.interface import Channel, ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.interface import Channel, ChannelSecrets, ChannelServices
 
 
 class DiscordChannelFactory:
     """Factory of the channels of Discord bots."""
 
-    def __init__(
-        self,
-        control: ControlClient,
-        files: OutboxFilesClient,
-        conversations: ConversationDirectory,
-        *,
-        directory: Path,
-    ) -> None:
-        """`directory` holds how far the bots have read."""
-        self._control = control
-        self._files = files
-        self._conversations = conversations
-        self._directory = directory
+    def __init__(self, services: ChannelServices) -> None:
+        self._services = services
 
     def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> Channel:
         """Return the channel of a bot. Raises ValueError without a token."""
@@ -41,8 +28,5 @@ class DiscordChannelFactory:
         return make_discord_channel(
             gateway,
             token=secrets.token,
-            directory=self._directory,
-            control=self._control,
-            files=self._files,
-            conversations=self._conversations,
+            services=self._services,
         )

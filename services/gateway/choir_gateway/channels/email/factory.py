@@ -3,33 +3,18 @@
 The mail libraries take 5 MB, which a gateway without a mailbox does not need.
 """
 
-from pathlib import Path
-
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.messages import GatewayBinding
 from choir_gateway.channels.email.account import make_account
-from choir_gateway.channels.interface import Channel, ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.interface import Channel, ChannelSecrets, ChannelServices
 from choir_gateway.channels.spool import FileSpool
 
 
 class EmailChannelFactory:
     """Factory of the channels of mailboxes."""
 
-    def __init__(
-        self,
-        *,
-        control: ControlClient,
-        files: OutboxFilesClient,
-        conversations: ConversationDirectory,
-        spool: FileSpool,
-        directory: Path,
-    ) -> None:
-        """`directory` holds how far the mailboxes were read."""
-        self._control = control
-        self._files = files
-        self._conversations = conversations
+    def __init__(self, services: ChannelServices, spool: FileSpool) -> None:
+        self._services = services
         self._spool = spool
-        self._directory = directory
 
     def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> Channel:
         """Return the channel of a mailbox. Raises ValueError without a mailbox or a usable secret."""
@@ -44,9 +29,6 @@ class EmailChannelFactory:
             gateway,
             gateway.email,
             account,
-            control=self._control,
-            files=self._files,
-            conversations=self._conversations,
+            services=self._services,
             spool=self._spool,
-            directory=self._directory,
         )

@@ -1,8 +1,5 @@
 """Construction of an e-mail channel. Imported late by `factory`: the mail libraries take 5 MB."""
 
-from pathlib import Path
-
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.mail.account import MailAccount
 from choir_common.wire.channel_config import MailboxConfig
 from choir_common.wire.messages import GatewayBinding
@@ -19,7 +16,7 @@ from choir_gateway.channels.email.receiver import MailReceiver
 from choir_gateway.channels.email.sender import EmailSender
 from choir_gateway.channels.email.threads import ThreadStore
 from choir_gateway.channels.email.trigger_receiver import TriggerMailReceiver
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices
 from choir_gateway.channels.spool import FileSpool
 from choir_gateway.channels.strangers import StrangerReplies
 
@@ -29,33 +26,38 @@ def make_email_channel(
     mailbox: MailboxConfig,
     account: MailAccount,
     *,
-    control: ControlClient,
-    files: OutboxFilesClient,
-    conversations: ConversationDirectory,
+    services: ChannelServices,
     spool: FileSpool,
-    directory: Path,
     poll_s: float = POLL_S,
     collect_s: float = COLLECT_S,
 ) -> EmailChannel:
-    """Return the channel of a mailbox; `directory` is for the read marks."""
+    """Return the channel of a mailbox."""
     threads = ThreadStore(spool, gateway.name)
-    notices = NoticeCombiner(control, threads, account.address)
+    notices = NoticeCombiner(services.control, threads, account.address)
     budget = MailBudget(mailbox.mails_per_hour)
-    sender = EmailSender(account, files=files, threads=threads, notices=notices, budget=budget)
+    sender = EmailSender(
+        account, files=services.files, threads=threads, notices=notices, budget=budget
+    )
     notes = NoteMailer(sender, collect_s=collect_s)
-    strangers = StrangerReplies(gateway, control=control, notes=StrangerMailer(gateway.name, notes))
-    policy = MailPolicy(gateway.name, mailbox, address=account.address, conversations=conversations)
+    strangers = StrangerReplies(
+        gateway, control=services.control, notes=StrangerMailer(gateway.name, notes)
+    )
+    policy = MailPolicy(
+        gateway.name, mailbox, address=account.address, conversations=services.conversations
+    )
     receiver = MailReceiver(
         gateway.name,
-        control=control,
+        control=services.control,
         spool=spool,
         policy=policy,
-        answerer=QuestionAnswerer(gateway.name, account.address, control),
+        answerer=QuestionAnswerer(gateway.name, account.address, services.control),
         threads=threads,
         notes=notes,
         strangers=strangers,
     )
-    triggers = TriggerMailReceiver(gateway.name, control=control, policy=policy, spool=spool)
+    triggers = TriggerMailReceiver(
+        gateway.name, control=services.control, policy=policy, spool=spool
+    )
     watcher = MailboxWatcher(
         gateway.name,
         mailbox,
@@ -63,7 +65,7 @@ def make_email_channel(
         secret=gateway.secret or "",
         receiver=receiver,
         trigger_receiver=triggers if gateway.starts_work else None,
-        marks=MailboxMarkStore(directory / f"{gateway.name}.json"),
+        marks=MailboxMarkStore(services.directory / f"{gateway.name}.json"),
         poll_s=poll_s,
     )
     return EmailChannel(

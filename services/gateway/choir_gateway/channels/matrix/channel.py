@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import NotFound
@@ -12,7 +11,7 @@ from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, Outbound
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.activity import ActivityDisplay
 from choir_gateway.channels.delivery import MultipartSender
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.matrix.acknowledgements import EventAcknowledger
 from choir_gateway.channels.matrix.activity import EDIT_S, MatrixActivityCalls
 from choir_gateway.channels.matrix.addresses import is_address
@@ -160,19 +159,16 @@ def make_matrix_channel(
     *,
     homeserver: str,
     token: str,
-    directory: Path,
-    control: ControlClient,
-    files: OutboxFilesClient,
-    conversations: ConversationDirectory,
+    services: ChannelServices,
     edit_s: float = EDIT_S,
 ) -> MatrixChannel:
-    """Return the channel of a configured account; `directory` is for its state."""
+    """Return the channel of a configured account."""
     return MatrixChannel(
         gateway,
         client=MatrixClient(homeserver, token),
-        store=MatrixStateStore(directory / f"{gateway.name}.json"),
-        control=control,
-        files=files,
-        conversations=conversations,
+        store=MatrixStateStore(services.directory / f"{gateway.name}.json"),
+        control=services.control,
+        files=services.files,
+        conversations=services.conversations,
         edit_s=edit_s,
     )

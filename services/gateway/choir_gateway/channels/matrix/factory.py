@@ -3,29 +3,15 @@
 Its modules and their models take some memory, which a gateway without a Matrix account does not need.
 """
 
-from pathlib import Path
-
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.interface import Channel, ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.interface import Channel, ChannelSecrets, ChannelServices
 
 
 class MatrixChannelFactory:
     """Factory of the channels of Matrix accounts."""
 
-    def __init__(
-        self,
-        control: ControlClient,
-        files: OutboxFilesClient,
-        conversations: ConversationDirectory,
-        *,
-        directory: Path,
-    ) -> None:
-        """`directory` holds how far the accounts have read, and their open questions."""
-        self._control = control
-        self._files = files
-        self._conversations = conversations
-        self._directory = directory
+    def __init__(self, services: ChannelServices) -> None:
+        self._services = services
 
     def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> Channel:
         """Return the channel of an account. Raises ValueError without a token or an address."""
@@ -39,8 +25,5 @@ class MatrixChannelFactory:
             gateway,
             homeserver=gateway.api_url,
             token=secrets.token,
-            directory=self._directory,
-            control=self._control,
-            files=self._files,
-            conversations=self._conversations,
+            services=self._services,
         )

@@ -14,7 +14,7 @@ from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, Outbound
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.activity import ActivityDisplay
 from choir_gateway.channels.delivery import MultipartSender
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
 from choir_gateway.channels.signal.activity import SignalActivityCalls
 from choir_gateway.channels.signal.addresses import is_address
@@ -122,13 +122,10 @@ def make_signal_channel(
     account: SignalConfig,
     address: str,
     secret: str | None,
-    directory: Path,
-    control: ControlClient,
-    files: OutboxFilesClient,
-    conversations: ConversationDirectory,
+    services: ChannelServices,
     heartbeat_s: float = HEARTBEAT_S,
 ) -> SignalChannel:
-    """Return the channel of an account; `directory` is for its journal and its state."""
+    """Return the channel of an account."""
     base = address.rstrip("/")
     headers = {"Authorization": f"Bearer {secret}"} if secret else {}
     api = SignalApi(make_client(base, headers=headers), account.number)
@@ -137,8 +134,8 @@ def make_signal_channel(
         account=account,
         api=api,
         socket=SocketSettings(f"{base}{api.receive_path}", headers, heartbeat_s),
-        directory=directory,
-        control=control,
-        files=files,
-        conversations=conversations,
+        directory=services.directory,
+        control=services.control,
+        files=services.files,
+        conversations=services.conversations,
     )

@@ -1,28 +1,14 @@
 """Factory of Signal channels, with a late import: the WebSocket's library takes some megabytes."""
 
-from pathlib import Path
-
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.interface import Channel, ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.interface import Channel, ChannelSecrets, ChannelServices
 
 
 class SignalChannelFactory:
     """Factory of the channels of Signal accounts."""
 
-    def __init__(
-        self,
-        *,
-        control: ControlClient,
-        files: OutboxFilesClient,
-        conversations: ConversationDirectory,
-        directory: Path,
-    ) -> None:
-        """`directory` holds the journals and the states."""
-        self._control = control
-        self._files = files
-        self._conversations = conversations
-        self._directory = directory
+    def __init__(self, services: ChannelServices) -> None:
+        self._services = services
 
     def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> Channel:
         """Return the channel of an account. Raises ValueError if its settings are incomplete."""
@@ -41,8 +27,5 @@ class SignalChannelFactory:
             account=gateway.signal,
             address=gateway.api_url,
             secret=secrets.token,
-            directory=self._directory,
-            control=self._control,
-            files=self._files,
-            conversations=self._conversations,
+            services=self._services,
         )

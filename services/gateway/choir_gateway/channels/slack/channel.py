@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import httpx2
 
@@ -15,7 +14,7 @@ from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, Outbound
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.activity import ActivityDisplay
 from choir_gateway.channels.delivery import MultipartSender
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
 from choir_gateway.channels.slack.activity import SlackActivityCalls
 from choir_gateway.channels.slack.choices import NumberedChoices
@@ -115,20 +114,17 @@ def make_slack_channel(
     *,
     bot_token: str,
     app_token: str,
-    directory: Path,
-    control: ControlClient,
-    files: OutboxFilesClient,
-    conversations: ConversationDirectory,
+    services: ChannelServices,
     heartbeat_s: float = HEARTBEAT_S,
 ) -> SlackChannel:
-    """Return the channel of a configured app; `directory` is for the read marks."""
+    """Return the channel of a configured app."""
     api = (gateway.api_url or PUBLIC_API).rstrip("/")
     return SlackChannel(
         gateway,
         client=SlackClient(api, bot_token=bot_token, app_token=app_token, heartbeat_s=heartbeat_s),
         downloads=make_client(api),
-        marks=SlackReadMarkStore(directory / f"{gateway.name}.json"),
-        control=control,
-        files=files,
-        conversations=conversations,
+        marks=SlackReadMarkStore(services.directory / f"{gateway.name}.json"),
+        control=services.control,
+        files=services.files,
+        conversations=services.conversations,
     )

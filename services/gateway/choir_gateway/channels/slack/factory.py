@@ -3,11 +3,8 @@
 Slack's library and aiohttp take some 20 MB, which a gateway without a Slack app does not need.
 """
 
-from pathlib import Path
-
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.interface import Channel, ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.interface import Channel, ChannelSecrets, ChannelServices
 
 BOT_TOKENS = ("xoxb-", "xoxe.xoxb-")
 APP_TOKENS = ("xapp-",)
@@ -16,19 +13,8 @@ APP_TOKENS = ("xapp-",)
 class SlackChannelFactory:
     """Factory of the channels of Slack apps."""
 
-    def __init__(
-        self,
-        control: ControlClient,
-        files: OutboxFilesClient,
-        conversations: ConversationDirectory,
-        *,
-        directory: Path,
-    ) -> None:
-        """`directory` holds how far the apps have read."""
-        self._control = control
-        self._files = files
-        self._conversations = conversations
-        self._directory = directory
+    def __init__(self, services: ChannelServices) -> None:
+        self._services = services
 
     def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> Channel:
         """Return the channel of an app. Raises ValueError without two tokens of the right kinds."""
@@ -53,8 +39,5 @@ class SlackChannelFactory:
             gateway,
             bot_token=bot_token,
             app_token=app_token,
-            directory=self._directory,
-            control=self._control,
-            files=self._files,
-            conversations=self._conversations,
+            services=self._services,
         )

@@ -18,7 +18,7 @@ from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, Outbound
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.activity import ActivityDisplay
 from choir_gateway.channels.delivery import MultipartSender
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices, ConversationDirectory
 from choir_gateway.channels.notes import NoteQueue
 from choir_gateway.channels.strangers import StrangerReplies
 from choir_gateway.channels.telegram.activity import TelegramActivityCalls
@@ -147,9 +147,7 @@ def make_telegram_channel(
     *,
     token: str,
     webhook_secret: str | None,
-    control: ControlClient,
-    files: OutboxFilesClient,
-    conversations: ConversationDirectory,
+    services: ChannelServices,
 ) -> TelegramChannel:
     """Return the channel of a configured bot."""
     connection = make_bot(token, gateway.api_url, connections=CONNECTIONS)
@@ -159,7 +157,7 @@ def make_telegram_channel(
         requests=connection.requests,
         downloads=make_client(connection.api),
         webhook_secret=webhook_secret,
-        control=control,
-        files=files,
-        conversations=conversations,
+        control=services.control,
+        files=services.files,
+        conversations=services.conversations,
     )

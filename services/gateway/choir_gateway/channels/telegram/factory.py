@@ -5,25 +5,20 @@ Telegram's library takes some 30 MB, which a gateway without a bot does not need
 
 import os
 
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.messages import GatewayBinding
 from choir_gateway.channels.interface import (
     BotInspector,
     Channel,
     ChannelSecrets,
-    ConversationDirectory,
+    ChannelServices,
 )
 
 
 class TelegramChannelFactory:
     """Factory of the channels of Telegram bots."""
 
-    def __init__(
-        self, control: ControlClient, files: OutboxFilesClient, conversations: ConversationDirectory
-    ) -> None:
-        self._control = control
-        self._files = files
-        self._conversations = conversations
+    def __init__(self, services: ChannelServices) -> None:
+        self._services = services
 
     def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> Channel:
         """Return the channel of a bot. Raises ValueError without a token."""
@@ -38,9 +33,7 @@ class TelegramChannelFactory:
             gateway,
             token=secrets.token,
             webhook_secret=secrets.webhook,
-            control=self._control,
-            files=self._files,
-            conversations=self._conversations,
+            services=self._services,
         )
 
 

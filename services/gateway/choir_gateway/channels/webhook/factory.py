@@ -1,10 +1,9 @@
 """Factory of webhook channels."""
 
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.http.client import make_client
 from choir_common.webhook_signature import WebhookSigner
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.interface import ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.interface import ChannelSecrets, ChannelServices
 from choir_gateway.channels.spool import FileSpool
 from choir_gateway.channels.webhook.channel import WebhookChannel
 from choir_gateway.channels.webhook.sender import REQUEST_TIMEOUT_S, WebhookSender
@@ -13,17 +12,8 @@ from choir_gateway.channels.webhook.sender import REQUEST_TIMEOUT_S, WebhookSend
 class WebhookChannelFactory:
     """Factory of the channels of webhook gateways."""
 
-    def __init__(
-        self,
-        *,
-        control: ControlClient,
-        files: OutboxFilesClient,
-        conversations: ConversationDirectory,
-        spool: FileSpool,
-    ) -> None:
-        self._control = control
-        self._files = files
-        self._conversations = conversations
+    def __init__(self, services: ChannelServices, spool: FileSpool) -> None:
+        self._services = services
         self._spool = spool
 
     def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> WebhookChannel:
@@ -39,8 +29,10 @@ class WebhookChannelFactory:
             gateway.name,
             client=client,
             signer=signer,
-            sender=WebhookSender(client, gateway.api_url, signer=signer, files=self._files),
-            control=self._control,
-            conversations=self._conversations,
+            sender=WebhookSender(
+                client, gateway.api_url, signer=signer, files=self._services.files
+            ),
+            control=self._services.control,
+            conversations=self._services.conversations,
             spool=self._spool,
         )

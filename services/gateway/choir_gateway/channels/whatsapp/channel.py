@@ -3,19 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import structlog
 
 from choir_common.backoff import Backoff
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import ChoirError
 from choir_common.http.client import make_client
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.delivery import MultipartSender
-from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.interface import ChannelServices
 from choir_gateway.channels.notes import NoteQueue
 from choir_gateway.channels.strangers import StrangerReplies
 from choir_gateway.channels.whatsapp.cloud_api import PUBLIC_API, CloudApi, CloudApiError
@@ -135,28 +133,29 @@ def make_whatsapp_channel(
     phone_number_id: str,
     token: str,
     authenticator: MetaSignatures,
-    directory: Path,
-    control: ControlClient,
-    files: OutboxFilesClient,
-    conversations: ConversationDirectory,
+    services: ChannelServices,
     status_timeout_s: float,
 ) -> WhatsAppChannel:
-    """Return the channel of a configured number; `directory` is for the journal."""
+    """Return the channel of a configured number."""
     api = _make_api(gateway, phone_number_id, token)
-    journal, statuses = MessageJournal(directory / f"{gateway.name}.jsonl"), StatusBoard()
+    journal, statuses = MessageJournal(services.directory / f"{gateway.name}.jsonl"), StatusBoard()
     sender = WhatsAppPartSender(
-        api, journal=journal, statuses=statuses, files=files, status_timeout_s=status_timeout_s
+        api,
+        journal=journal,
+        statuses=statuses,
+        files=services.files,
+        status_timeout_s=status_timeout_s,
     )
-    notes = NoteQueue(delivery := MultipartSender(sender, control))
+    notes = NoteQueue(delivery := MultipartSender(sender, services.control))
     presence = PresenceDisplay(
-        api, sender=sender, journal=journal, control=control, emoji=gateway.acknowledgement
+        api, sender=sender, journal=journal, control=services.control, emoji=gateway.acknowledgement
     )
-    strangers = StrangerReplies(gateway, control=control, notes=notes)
+    strangers = StrangerReplies(gateway, control=services.control, notes=notes)
     receiver = UpdateReceiver(
         gateway.name,
         phone_number_id,
-        control=control,
-        conversations=conversations,
+        control=services.control,
+        conversations=services.conversations,
         journal=journal,
         statuses=statuses,
         notes=notes,

@@ -1,10 +1,7 @@
 """Factory of WhatsApp channels."""
 
-from pathlib import Path
-
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.messages import GatewayBinding
-from choir_gateway.channels.interface import Channel, ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.interface import Channel, ChannelSecrets, ChannelServices
 from choir_gateway.channels.whatsapp.channel import make_whatsapp_channel
 from choir_gateway.channels.whatsapp.signature import MetaSignatures
 
@@ -16,19 +13,9 @@ class WhatsAppChannelFactory:
     """Factory of the channels of WhatsApp numbers."""
 
     def __init__(
-        self,
-        *,
-        control: ControlClient,
-        files: OutboxFilesClient,
-        conversations: ConversationDirectory,
-        directory: Path,
-        status_timeout_s: float = STATUS_TIMEOUT_S,
+        self, services: ChannelServices, *, status_timeout_s: float = STATUS_TIMEOUT_S
     ) -> None:
-        """`directory` holds the journals of handled messages."""
-        self._control = control
-        self._files = files
-        self._conversations = conversations
-        self._directory = directory
+        self._services = services
         self._status_timeout_s = status_timeout_s
 
     def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> Channel:
@@ -44,9 +31,6 @@ class WhatsAppChannelFactory:
             authenticator=MetaSignatures(
                 app_secret=secrets.webhook, verify_token=secrets.verification
             ),
-            directory=self._directory,
-            control=self._control,
-            files=self._files,
-            conversations=self._conversations,
+            services=self._services,
             status_timeout_s=self._status_timeout_s,
         )
