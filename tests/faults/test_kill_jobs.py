@@ -25,6 +25,7 @@ from choir_common.wire.events import (
     parse_payload,
 )
 from tests.faults.mending import MEND_WITHIN_S, await_return, pid_of
+from tests.support.nightly import nightly_from
 from tests.support.replay import assert_replay_is_deterministic
 from tests.support.stack import (
     ConsoleUser,
@@ -89,7 +90,8 @@ async def kill_once(stack: EmbeddedStack, user: ConsoleUser, victim: str, mark: 
 
 
 @pytest.mark.timeout(max(600, 300 * KILLS))
-@pytest.mark.parametrize("victim", ["agent", "control"])
+# kills of control in the middle of a turn are in tests/faults/test_kill.py
+@pytest.mark.parametrize("victim", nightly_from(1, ["agent", "control"]))
 async def test_every_core_job_ends_once_and_is_reported_once(
     stack: EmbeddedStack, victim: str
 ) -> None:

@@ -2,9 +2,8 @@
 
 A start of choirctl takes 0.4 s of processor time before it does anything. Each test process has a server of
 its own (`choirctl_server`), which ends with it, and another one for `up`, which also has the services'
-modules (`forked_services`). `up` in the foreground runs the real program, because the stack would be a child
-of the server. `--show-completion` does, too: it looks for the shell among its ancestors. Tests about the
-program itself (its start, signals, Ctrl-C) use `CHOIRCTL`.
+modules (`forked_services`). `--show-completion` runs the real program: it looks for the shell among its
+ancestors. Tests about the program itself (its start, signals, Ctrl-C) use `CHOIRCTL`.
 """
 
 import contextlib
@@ -71,8 +70,7 @@ def run_choirctl(
 
 
 def _can_fork(words: Collection[str]) -> bool:
-    in_foreground = "up" in words and not {"--detach", "-d"} & set(words)
-    return not in_foreground and "--show-completion" not in words
+    return "--show-completion" not in words
 
 
 def run_on_terminal(

@@ -26,8 +26,11 @@ from tests.security.browser.web import Answer, Site, Trap, html, open_trap, redi
 WORDS = "<p>harmless words, and enough of them to be taken for a page</p>"
 VISITORS = 4
 NAMES = (*PAGES, *HEADS)
-# That the pages would reach a trap does not change with our code: one in three shows it by day, all by night.
-UNGUARDED = NAMES if os.environ.get("CHOIR_TEST_EVERY_VECTOR") else NAMES[::3]
+EVERY_VECTOR = bool(os.environ.get("CHOIR_TEST_EVERY_VECTOR"))
+# All by night; by day every other one, and every sixth without the guard: that they would reach a trap does
+# not change with our code.
+GUARDED = NAMES if EVERY_VECTOR else NAMES[::2]
+UNGUARDED = NAMES if EVERY_VECTOR else NAMES[::6]
 # Some need what no test has, a second gesture or another protocol.
 MOSTLY = 0.6
 
@@ -53,7 +56,7 @@ def page_of(name: str, trap: Trap) -> Answer:
 
 
 async def try_all(
-    rooms: BrowserContexts, site: Site, traps: list[Trap], names: Sequence[str] = NAMES
+    rooms: BrowserContexts, site: Site, traps: list[Trap], names: Sequence[str]
 ) -> set[str]:
     """Visit pages, a few at a time; return the names of those that reached their trap."""
     reached = set()
@@ -150,7 +153,7 @@ async def test_nothing_in_a_page_reaches_a_private_address(
     name_the_trap(resolver)
     lay_out(site, trap)
     async with make_rooms(f"127.0.0.1:{site.port}") as rooms:
-        assert await try_all(rooms, site, [trap] * VISITORS) == set()
+        assert await try_all(rooms, site, [trap] * VISITORS, GUARDED) == set()
     assert trap.hits == []
 
 

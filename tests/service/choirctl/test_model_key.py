@@ -50,7 +50,7 @@ def test_a_key_of_the_environment_is_missed_at_the_next_start_and_asked_for(
     assert "choirctl secret set openai-key" in refused
     assert "openai-key" not in read(shell, "secrets.json")
 
-    with run_on_terminal(forgetful, "up", "--detach", columns=200, real_program=True) as terminal:
+    with run_on_terminal(forgetful, "up", "--detach", columns=200) as terminal:
         terminal.until("Enter to stop): ")  # the blank comes once nothing is echoed
         terminal.answer("sk-again")
         terminal.until("runs in the background")
@@ -64,13 +64,13 @@ def test_a_key_of_the_environment_is_missed_at_the_next_start_and_asked_for(
 
 def test_a_first_start_on_a_terminal_offers_to_keep_the_key_once(shell: ChoirctlRunner) -> None:
     question = "Store the key of gpt-5-mini"
-    with run_on_terminal(shell, "up", "--detach", columns=200, real_program=True) as terminal:
+    with run_on_terminal(shell, "up", "--detach", columns=200) as terminal:
         terminal.until(question)
         terminal.answer("n")
         terminal.until("runs in the background")
         assert terminal.end() == 0
     assert "openai-key" not in read(shell, "secrets.json")
     shell.succeeds("down")
-    with run_on_terminal(shell, "up", "--detach", columns=200, real_program=True) as terminal:
+    with run_on_terminal(shell, "up", "--detach", columns=200) as terminal:
         terminal.until("runs in the background")
         assert question not in terminal.shown

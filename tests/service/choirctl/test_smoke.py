@@ -256,7 +256,7 @@ def test_down_leaves_open_work_to_the_next_start_and_tells_who_still_waits() -> 
         deadline = time.monotonic() + 120
         while "user_msg" not in stack.run("session", "events", session):
             assert time.monotonic() < deadline
-            time.sleep(0.1)
+            time.sleep(0.5)
         stack.run("down")
         _, words = waiting.communicate(timeout=300)
         told = " ".join(words.split())
@@ -267,7 +267,7 @@ def test_down_leaves_open_work_to_the_next_start_and_tells_who_still_waits() -> 
         assert (now["session_id"], now["epoch"]) == (session, 2)
         while "session_resumed" not in (events := stack.run("session", "events", session)):
             assert now["status"] in ("starting", "active") and time.monotonic() < deadline + 120
-            time.sleep(0.1)
+            time.sleep(0.5)
         assert "session_suspended" in events and "session_abandoned" not in events
 
 

@@ -10,7 +10,6 @@ import pty
 import select
 import signal
 import struct
-import subprocess
 import tempfile
 import termios
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,6 @@ from tests.journey.phone import Prepare
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.support.ports import free_port
 from tests.support.preloaded_choirctl import (
-    CHOIRCTL,
     ForkedCommand,
     run_choirctl,
     start_on_terminal,
@@ -39,7 +37,7 @@ LINES = 40
 class Terminal:
     """A terminal with choirctl in it. `shown` is all that was written, `screen` what a person sees of it."""
 
-    process: subprocess.Popen[bytes] | ForkedCommand
+    process: ForkedCommand
     fd: int
     screen: EmulatedScreen
     shown: str = ""
@@ -93,23 +91,12 @@ def terminal(
 ) -> Iterator[Terminal]:
     """Run choirctl in a terminal of its own: a dumb one, unless `env` says otherwise.
 
-    `up` is the real program; other commands run in forks of a process with choirctl loaded.
+    The command runs in a fork of a process with choirctl loaded.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, columns, 0, 0))
     full_env = {**os.environ, "CHOIR_HOME": str(home), **(PLAIN if env is None else env)}
-    process: subprocess.Popen[bytes] | ForkedCommand
-    if "up" in args:
-        process = subprocess.Popen(
-            [CHOIRCTL, *args],
-            env=full_env,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
-    else:
-        process = start_on_terminal(args, full_env, theirs)
+    process = start_on_terminal(args, full_env, theirs)
     os.close(theirs)
     try:
         yield Terminal(process, ours, EmulatedScreen(columns=columns, lines=LINES, fd=ours))

@@ -97,6 +97,7 @@ async def test_a_period_is_forgotten_incognito_and_the_conversation_goes_on_with
     assert (await home.get(f"/v1/sessions/{local}/events")).status_code == 200
 
 
+@pytest.mark.nightly
 async def test_an_incognito_session_that_ends_by_inactivity_is_continued_and_then_erased(
     home: World, model: RecordingModel
 ) -> None:
