@@ -29,6 +29,7 @@ from choir_common.wire.operator import CommandView
 from choir_common.wire.policy import AllowedHost, ExplainCall, ExplainedCall, PolicyRule
 from choir_common.wire.web import MakeWebLink, WebLinkView, WebSessionView
 from choirctl.api import operations
+from choirctl.api.restart_wait import wait_for_restart
 
 
 class ControlClient(AsyncChoirClient):
@@ -151,11 +152,14 @@ class ControlClient(AsyncChoirClient):
 
 
 @contextlib.asynccontextmanager
-async def connect(place: Target) -> AsyncIterator[ControlClient]:
+async def connect(place: Target, *, at_once: bool = False) -> AsyncIterator[ControlClient]:
     """Open a client for the API at `place`; sends nothing yet.
 
+    Waits for a control that is being restarted on this machine, unless `at_once`.
     Raises InvalidRequest for an invalid address, Unavailable if the local socket does not exist.
     """
+    if not at_once:
+        await wait_for_restart(place)
     place.check_socket()
     async with ControlClient(target=place) as client:
         yield client

@@ -70,7 +70,7 @@ async def _show_agents(place: Target, line: Status) -> None:
     with contextlib.suppress(ChoirError):
         while True:
             await asyncio.sleep(LOOK_S)
-            async with connect(place) as api:
+            async with connect(place, at_once=True) as api:
                 running = [agent for agent in await api.agents.list() if agent.state == "running"]
             words = "; ".join(
                 f"{agent.agent_id} {', '.join(lane_state(lane) for lane in agent.lanes)}".strip()

@@ -13,6 +13,7 @@ from choir_common.errors import InvalidRequest
 from choir_common.target import Target
 from choir_common.wire.schedules import (
     DEFAULT_SKILL_TEXT,
+    CatchUp,
     NewSchedule,
     ScheduleEdit,
     ScheduleView,
@@ -25,6 +26,11 @@ from choirctl.arguments import AgentId, OptionalAgentId
 from choirctl.output.printing import print_json, print_rows, stdout_console, table
 
 NOTHING = 'No schedules; `choirctl schedule add main --in 5m --remind "tea is ready"` adds one.'
+MISSED_RUNS: dict[CatchUp, str] = {
+    "once": "the newest one starts late",
+    "skip": "none starts",
+    "all": "all start late",
+}
 T = TypeVar("T")
 M = TypeVar("M", NewSchedule, ScheduleEdit)
 ScheduleId = Annotated[
@@ -309,7 +315,8 @@ def _only(names: str, **options: str | None) -> tuple[str, str]:
 def _next(view: ScheduleView) -> str:
     if view.next_at is None:
         return "-"
-    return f"{view.next_at.astimezone(ZoneInfo(view.zone)):%Y-%m-%d %H:%M}"
+    due = view.next_at.astimezone(ZoneInfo(view.zone))
+    return f"{due:%Y-%m-%d %H:%M:%S}" if due.second else f"{due:%Y-%m-%d %H:%M}"
 
 
 def _print_one(view: ScheduleView, *, as_json: bool) -> None:
@@ -325,7 +332,8 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
         ("runs the skill", view.skill),
         ("to", view.dm),
         ("note", view.note),
-        ("late runs", f"{view.catch_up}, after {view.grace_s} s"),
+        ("missed runs", MISSED_RUNS[view.catch_up]),
+        ("late after", f"{view.grace_s / 60:g} min"),
         ("overlap", view.overlap),
         ("failures", f"{view.failures} of {view.max_failures}"),
         ("created by", view.created_by),

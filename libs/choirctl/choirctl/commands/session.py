@@ -220,7 +220,8 @@ def compact(
 
 def _signature_text(verification: LogVerification) -> str:
     """Return what the signatures and anchors of an intact log prove."""
-    anchored = f"It is in {format_count(verification.anchors, 'anchor')}."
+    count = format_count(verification.anchors, "anchor")
+    anchored = f"The log is in {count}." if verification.anchors else "No anchor covers it yet."
     if verification.unknown_keys:
         keys = ", ".join(verification.unknown_keys)
         anchored += f" Signatures of key {keys} were not checked: it is not in audit-keys.json."

@@ -50,7 +50,7 @@ def status(
 
 
 async def _read(place: Target, quiet: bool) -> tuple[SystemStatus, list[str]]:
-    async with connect(place) as api:
+    async with connect(place, at_once=True) as api:
         system_status = await api.status()
         return system_status, [] if quiet else await _waiting(api)
 

@@ -317,7 +317,7 @@ class _SuppliedSecrets(BaseModel):
 async def query_running(place: Target) -> RunningChoir | None:
     """Return status and configuration of the Choir at `place`; None if it does not respond."""
     try:
-        async with connect(place) as api:
+        async with connect(place, at_once=True) as api:
             config = parse_response(await api.connection.send("GET", "/v1/config"), ConfigView)
             return RunningChoir(await api.status(), config)
     except ChoirError:
