@@ -1,4 +1,8 @@
-"""Write the sources of the documentation site: `python -m scripts.site OUT`. Used by `make docs`."""
+"""Write the sources of the documentation site: `python -m scripts.site OUT`. Used by `make docs`.
+
+`python -m scripts.site check SITE` exits with 1 if a page of a built site loads from another server,
+`python -m scripts.site drawings` draws the pictures of `docs/concepts/` again.
+"""
 
 import shutil
 import sys
@@ -17,6 +21,7 @@ from scripts.site.pages import (
     SitePages,
     assets,
     config_page,
+    foreign_requests,
     rewrite_links,
 )
 
@@ -56,6 +61,13 @@ def _write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["check"]:
+        found = {
+            it
+            for page in Path(sys.argv[2]).rglob("*.html")
+            for it in foreign_requests(page.read_text())
+        }
+        sys.exit(f"the site loads from other servers: {sorted(found)}" if found else 0)
     if sys.argv[1:] == ["drawings"]:
         for name, drawing in DRAWINGS.items():
             _write(ROOT / "docs/concepts" / f"{name}.svg", drawing().render())

@@ -117,6 +117,14 @@ def _outside_spans(text: str, change: Any) -> str:
     return re.sub(r"\0(\d+)\0", lambda match: spans[int(match.group(1))], changed)
 
 
+def foreign_requests(page: str) -> list[str]:
+    """Return the addresses of other servers from which a built page loads something."""
+    loading = re.compile(
+        r"<(?:script|img|iframe|link|source|video)\b[^>]*?\b(?:src|href)=[\"']?(https?:[^\"' >]+)[^>]*>"
+    )
+    return [match[1] for match in loading.finditer(page) if 'rel="canonical"' not in match.group()]
+
+
 def config_page(text: str) -> str:
     """Return the table of settings in a part for each first word, so that it can be read on a page."""
     head, _, rows = text.partition("|---|---|---|---|---|---|\n")

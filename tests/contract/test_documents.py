@@ -13,7 +13,14 @@ from scripts.site.cli import cli_reference, command_tree, commands
 from scripts.site.drawings import DRAWINGS
 from scripts.site.events import event_reference
 from scripts.site.http_api import http_reference, openapi_document
-from scripts.site.pages import GENERATED, SitePages, assets, outside_code, rewrite_links
+from scripts.site.pages import (
+    GENERATED,
+    SitePages,
+    assets,
+    foreign_requests,
+    outside_code,
+    rewrite_links,
+)
 from tests.support.documents import (
     ROOT,
     DocumentedCommand,
@@ -134,6 +141,14 @@ def test_links_are_rewritten_to_the_places_of_the_site() -> None:
     assert of("[a](../services/agent/README.md#x)") == "[a](development/services/agent.md#x)"
     assert of("[start](start/index.md), `[b](c.md)`") == "[start](index.md), `[b](c.md)`"
     assert of("[licence](../LICENSE) [c](https://x.example)") == "licence [c](https://x.example)"
+
+
+def test_a_page_that_loads_from_another_server_is_named() -> None:
+    page = '<link rel="canonical" href="https://a.example/"><a href="https://b.example">b</a>'
+    assert foreign_requests(page) == []
+    assert foreign_requests(f'{page}<script async src="https://c.example/x.js"></script>') == [
+        "https://c.example/x.js"
+    ]
 
 
 def test_references_are_made_of_the_program() -> None:
