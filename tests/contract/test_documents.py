@@ -9,11 +9,11 @@ import pytest
 from typer.core import TyperGroup
 
 from choirctl.app import COMMANDS
-from scripts.site.cli import cli_reference, command_tree, commands
-from scripts.site.drawings import DRAWINGS
-from scripts.site.events import event_reference
-from scripts.site.http_api import http_reference, openapi_document
-from scripts.site.pages import (
+from scripts.docs.cli import cli_reference, command_tree, commands
+from scripts.docs.drawings import DRAWINGS
+from scripts.docs.events import event_reference
+from scripts.docs.http_api import http_reference, openapi_document
+from scripts.docs.pages import (
     GENERATED,
     SitePages,
     assets,
@@ -162,6 +162,6 @@ def test_references_are_made_of_the_program() -> None:
 
 
 def test_drawings_are_those_of_the_script() -> None:
-    remake = "write them again: python -m scripts.site drawings"
+    remake = "write them again: python -m scripts.docs drawings"
     for name, drawing in DRAWINGS.items():
         assert (ROOT / f"docs/concepts/{name}.svg").read_text() == drawing().render(), remake

@@ -8,7 +8,7 @@ import choir_client.operations
 import choirctl.api.operations
 from choir_client.operation import Nothing, Operation, Stream
 from choir_common.wire.rpc import VERBS
-from scripts.site.http_api import openapi_document
+from scripts.docs.http_api import openapi_document
 from tests.service.control.world import World
 from tests.support.openapi import schemes, unresolved
 

@@ -1,7 +1,7 @@
-"""Write the sources of the documentation site: `python -m scripts.site OUT`. Used by `make docs`.
+"""Write the sources of the documentation site: `python -m scripts.docs OUT`. Used by `make docs`.
 
-`python -m scripts.site check SITE` exits with 1 if a page of a built site loads from another server,
-`python -m scripts.site drawings` draws the pictures of `docs/concepts/` again.
+`python -m scripts.docs check SITE` exits with 1 if a page of a built site loads from another server,
+`python -m scripts.docs drawings` draws the pictures of `docs/concepts/` again.
 """
 
 import shutil
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]
 
-from scripts.site.cli import cli_reference
-from scripts.site.drawings import DRAWINGS
-from scripts.site.events import event_reference
-from scripts.site.http_api import http_reference
-from scripts.site.pages import (
+from scripts.docs.cli import cli_reference
+from scripts.docs.drawings import DRAWINGS
+from scripts.docs.events import event_reference
+from scripts.docs.http_api import http_reference
+from scripts.docs.pages import (
     GENERATED,
     ROOT,
     SITE_SETTINGS,

@@ -1,6 +1,6 @@
 """The drawings of `docs/concepts/`, as SVG: boxes in a grid, and arrows between them. Pure.
 
-`python -m scripts.site drawings` writes them again. They are files, so a reader needs neither scripts
+`python -m scripts.docs drawings` writes them again. They are files, so a reader needs neither scripts
 nor a network.
 """
 
