@@ -2,13 +2,17 @@
 
 import os
 import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.core import TyperGroup
+from typer.testing import CliRunner
 
-from choirctl.app import COMMANDS
+from choir_common.wire.config import Config
+from choirctl.app import COMMANDS, build_app
 from scripts.docs.cli import cli_reference, command_tree, commands
 from scripts.docs.drawings import DRAWINGS
 from scripts.docs.events import event_reference
@@ -31,6 +35,7 @@ from tests.support.documents import (
     sentence_lengths,
     sentences,
 )
+from tests.support.home import make_short_directory
 
 MAX_WORDS = 25
 ANCHORED_LINK = re.compile(r"(?<!!)\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^)\s#]*)#([^)\s]+)\)")
@@ -90,6 +95,44 @@ def test_every_documented_command_exists_with_its_options() -> None:
     assert len(calls) > 250 and faults == []
     assert parse_command(DocumentedCommand("p", 1, ("status", "--colour")))
     assert parse_command(DocumentedCommand("p", 1, ("memory", "serch", "main", "x")))
+
+
+@pytest.fixture
+def short_home() -> Iterator[Path]:
+    """A directory in whose paths sockets fit."""
+    made = make_short_directory("choir-docs-")
+    yield made
+    shutil.rmtree(made)
+
+
+def test_every_setting_of_tutorials_and_short_pages_is_accepted(short_home: Path) -> None:
+    runner, app = CliRunner(), build_app({entry.name for entry in COMMANDS})
+    home = short_home / "home"
+
+    def run(*words: str) -> str:
+        done = runner.invoke(app, [*words, "--home", str(home)])
+        return "" if done.exit_code == 0 else f"{done.exception!r} {done.output}"
+
+    assert run("init") == ""
+    fresh = (home / "config.json").read_text()
+    pages = [
+        page for name in ("tutorials", "how-to") for page in (ROOT / "docs" / name).glob("*.md")
+    ]
+    calls = [
+        call
+        for page in sorted(pages)
+        for call in commands_of(page)
+        if call.words[:2] in (("config", "set"), ("agent", "init"))
+    ]
+    assert len(calls) > 8
+    for number, call in enumerate(calls):
+        if number == 0 or call.page != calls[number - 1].page:
+            (home / "config.json").write_text(fresh)
+            # what `choirctl telegram connect` adds
+            gateway = '{"type": "telegram", "secret": "telegram-token"}'
+            assert run("config", "set", "gateways.telegram", gateway) == ""
+        assert run(*call.words) == "", call
+        Config.model_validate_json((home / "config.json").read_text())
 
 
 @pytest.mark.parametrize("page", documents(), ids=lambda page: page.relative_to(ROOT).as_posix())
