@@ -85,7 +85,7 @@ demo: install ## record docs/demo/ and docs/web/ again on a real stack
 docs: install ## build the documentation site into .docs/site; its tools are in .docs/venv and nowhere else
 	@UV_PROJECT_ENVIRONMENT=.docs/venv $(UV) sync --quiet --frozen --only-group docs
 	@$(BIN)/python -m scripts.docs .docs/source
-	@NO_MKDOCS_2_WARNING=1 .docs/venv/bin/mkdocs build --quiet --strict --config-file .docs/source/mkdocs.yml --site-dir ../site
+	@NO_MKDOCS_2_WARNING=1 .docs/venv/bin/mkdocs build --strict --config-file .docs/source/mkdocs.yml --site-dir ../site
 	@$(BIN)/python -m scripts.docs check .docs/site
 	@echo 'the site: .docs/site/index.html'
 
