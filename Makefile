@@ -7,7 +7,7 @@ WORKERS ?= 6
 MANIFESTS := uv.lock pyproject.toml scripts/uv.txt $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
-.PHONY: help install run up down test nightly migration check audit pins release bench bench-memory eval demo clean
+.PHONY: help install run up down test nightly migration check audit pins release bench bench-memory eval demo docs docs-serve clean
 
 help: ## list the targets
 	@echo 'Choir. Needs Python >= 3.11, git and make.'
@@ -77,9 +77,20 @@ eval: install ## measure the quality of memory search on DATA=FILE (FORMAT=locom
 	@test -n "$(DATA)" || { echo 'make eval DATA=FILE [FORMAT=locomo|beam|jsonl|dialogues]; an example: DATA=tests/eval/data/events_zh.jsonl'; exit 2; }
 	@$(BIN)/python -m tests.eval $(DATA) $(if $(FORMAT),--format $(FORMAT)) $(ARGS)
 
-demo: install ## record docs/demo/core-jobs.md and docs/web/ again on a real stack
+demo: install ## record docs/demo/ and docs/web/ again on a real stack
 	@$(BIN)/python -m tests.journey.record
 	@$(BIN)/python -m tests.journey.record_web
+	@$(BIN)/python -m tests.journey.record_terminal
+
+docs: install ## build the documentation site into .docs/site; its tools are in .docs/venv and nowhere else
+	@UV_PROJECT_ENVIRONMENT=.docs/venv $(UV) sync --quiet --frozen --only-group docs
+	@$(BIN)/python -m scripts.docs .docs/source
+	@NO_MKDOCS_2_WARNING=1 .docs/venv/bin/mkdocs build --strict --config-file .docs/source/mkdocs.yml --site-dir ../site
+	@$(BIN)/python -m scripts.docs check .docs/site
+	@echo 'the site: .docs/site/index.html'
+
+docs-serve: docs ## show the documentation site at http://127.0.0.1:8000
+	@$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory .docs/site
 
 clean: ## remove installed and cached files, never Choir's state
-	@rm -rf .venv .tools .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .tools .docs .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

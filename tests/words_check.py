@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("deploy", "docs", "libs", "scripts", "services", "tests")
+FOLDERS = ("deploy", "docs", "examples", "libs", "scripts", "services", "tests")
 AIM_PERCENT = 0.3
 PRODUCT = re.compile(r"^(libs|services|deploy)/(?!choir_testing/)[a-z_]+/choir")
 NAME_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")

@@ -8,6 +8,7 @@ import choir_client.operations
 import choirctl.api.operations
 from choir_client.operation import Nothing, Operation, Stream
 from choir_common.wire.rpc import VERBS
+from scripts.docs.http_api import openapi_document
 from tests.service.control.world import World
 from tests.support.openapi import schemes, unresolved
 
@@ -21,6 +22,11 @@ async def test_the_document_describes_the_eight_verbs_with_what_they_take(world:
     assert schema.endswith("/HeartbeatRequest") and "Event" in document["components"]["schemas"]
     answer = heartbeat["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
     assert answer.endswith("/HeartbeatResponse")
+
+
+async def test_the_reference_of_the_site_has_the_same_routes(world: World) -> None:
+    document = (await world.get("/v1/openapi.json")).json()
+    assert openapi_document()["paths"].keys() == document["paths"].keys()
 
 
 async def test_every_reference_resolves_and_every_route_says_who_may_use_it(world: World) -> None:
