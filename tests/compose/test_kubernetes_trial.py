@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import kubectl, need_cluster
+from tests.support.cluster import kubectl, need_cluster, volume_of
 
 pytestmark = pytest.mark.nightly
 
@@ -24,6 +24,9 @@ def trial() -> Iterator[None]:
     subprocess.run(["docker", "compose", "build"], cwd=ROOT, check=True, timeout=3_600)
     kubectl("apply", "-k", TRIAL)
     try:
+        for claim in ("choir-home", "choir-gateway", "data-postgres-0"):
+            # a provisioner of cloud disks gives the volume to the pod's group; this one makes directories of root
+            volume_of("choir", claim).chmod(0o777)
         wait_until_available()
         yield
     finally:

@@ -107,7 +107,7 @@ class RuntimeConformance:
             await yard.runtime.stop("main", grace_s=20)
             exit_ = await yard.next_exit()
             assert (exit_.agent_id, exit_.session_id, exit_.epoch) == ("main", "ses_main", 1)
-            assert exit_.code == 7
+            assert exit_.code == 7, exit_
             assert await yard.runtime.list_running() == []
             assert await yard.places() == []
             assert "what a day" in (yard.home / "logs" / "main.log").read_text()
@@ -120,7 +120,7 @@ class RuntimeConformance:
             await yard.report()
             await yard.kill()
             exit_ = await yard.next_exit()
-            assert exit_.code == 128 + signal.SIGKILL
+            assert exit_.code == 128 + signal.SIGKILL, exit_
             running = await yard.runtime.start(yard.spec(epoch=2))
             assert running.epoch == 2
 

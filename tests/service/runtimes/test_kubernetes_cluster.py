@@ -81,12 +81,9 @@ def tagged_image(code: str) -> Iterator[str]:
     """Make an image with a tag: a node takes no engine's id for a name."""
     client, tag = connect(), f"choir-test-agent:{secrets.token_hex(4)}"
     with image_that_runs(code, PYTHON_IMAGE) as image:
-        client.images.get(image).tag(tag)
-        try:
-            yield tag
-        finally:
-            client.images.remove(tag, force=True)
-            client.close()
+        client.images.get(image).tag(tag)  # removed with the image
+        client.close()
+        yield tag
 
 
 @pytest.fixture(scope="module")

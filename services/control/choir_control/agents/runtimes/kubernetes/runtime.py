@@ -41,7 +41,7 @@ log = structlog.get_logger()
 EXITS_KEPT = 1_000
 KILLED_WITHIN_S = 30.0
 LOG_DRAIN_S = 5.0
-LAST_EVENT_S = 2.0
+LAST_EVENT_S = 10.0
 RETRY_S = 1.0
 AT_ONCE_S = 1
 """The shortest grace with which the node still confirms that the process ended."""
