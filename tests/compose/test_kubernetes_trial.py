@@ -25,7 +25,7 @@ def trial() -> Iterator[None]:
     kubectl("apply", "-k", TRIAL)
     try:
         for claim in ("choir-home", "choir-gateway", "data-postgres-0"):
-            # a provisioner of cloud disks gives the volume to the pod's group; this one makes directories of root
+            # this provisioner makes directories of root; those of disks give them to the pod's group
             volume_of("choir", claim).chmod(0o777)
         wait_until_available()
         yield
