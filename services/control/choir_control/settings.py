@@ -62,8 +62,8 @@ class ControlSettings(BusServiceSettings):
     kubernetes_claim: str = Field(
         default="choir-home", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
     )
-    """PersistentVolumeClaim with the state directory, of which each agent's pod mounts its own directories
-    (kubernetes runtime)."""
+    """PersistentVolumeClaim with the state directory (kubernetes runtime). The pod of an agent mounts its own
+    directories of that volume."""
     kubernetes_claim_path: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
     """Name of the state directory in that volume; empty: the volume's root (kubernetes runtime)."""
     build_memory_mb: int = Field(default=2048, ge=128)

@@ -95,12 +95,12 @@ class PodApi:
         """Return the pods with these labels. Raises Unavailable."""
         with _translate_errors("list pods"):
             api = await self._connect()
-            found = await _json(
+            answer = await _json(
                 api.list_namespaced_pod(
                     self._namespace, label_selector=_selector(labels), **_raw(REQUEST_S)
                 )
             )
-        return PodList(list(found["items"]), str(found["metadata"]["resourceVersion"]))
+        return PodList(list(answer["items"]), str(answer["metadata"]["resourceVersion"]))
 
     async def watch(self, labels: Mapping[str, str], version: str) -> AsyncIterator[PodEvent]:
         """Yield changes since `version`, for a minute. Raises Unavailable."""

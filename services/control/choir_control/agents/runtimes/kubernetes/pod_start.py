@@ -38,7 +38,7 @@ async def start_pod(api: PodApi, manifest: JsonObject, first_line: bytes) -> Pod
         pod = await _await_running(api, name, uid)
         await _write_input(api, name, first_line)
     except BaseException:
-        # also when cancelled: a pod without its boot line would wait for ever
+        # also when cancelled: a pod without its boot line would wait permanently
         await asyncio.shield(_remove_quietly(api, name, uid))
         raise
     return pod

@@ -190,9 +190,9 @@ class KubernetesRuntime:
 
         Returns when their processes have ended. Raises Unavailable.
         """
-        found = await self._api.list_pods(installation_labels(self._site))
+        pod_list = await self._api.list_pods(installation_labels(self._site))
         own = {agent.uid for agent in self._agents.values()}
-        orphans = [pod for pod in found.pods if uid_of(pod) not in own]
+        orphans = [pod for pod in pod_list.pods if uid_of(pod) not in own]
         await asyncio.gather(*(self._remove_orphan(pod) for pod in orphans))
         return len(orphans)
 

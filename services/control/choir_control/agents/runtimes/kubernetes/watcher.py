@@ -56,9 +56,9 @@ class PodWatcher:
         backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         while True:
             try:
-                found = await self._api.list_pods(self._labels)
-                self._listener.note_pods(found.pods)
-                async for event in self._api.watch(self._labels, found.version):
+                pod_list = await self._api.list_pods(self._labels)
+                self._listener.note_pods(pod_list.pods)
+                async for event in self._api.watch(self._labels, pod_list.version):
                     self._listener.note_pod(event.pod, is_deletion=event.is_deletion)
                 backoff.reset()
             except ChoirError as error:
