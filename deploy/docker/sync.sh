@@ -3,7 +3,11 @@
 # are options of `uv sync`.
 set -eu
 for image in control agent egress memory gateway browser; do
-    UV_PROJECT_ENVIRONMENT=/opt/$image uv sync --quiet --frozen --no-dev --package "choir-$image" "$@"
+    extra=
+    # control also runs in pods and starts agents as pods
+    [ "$image" != control ] || extra="--extra kubernetes"
+    # shellcheck disable=SC2086 # no word where there is none
+    UV_PROJECT_ENVIRONMENT=/opt/$image uv sync --quiet --frozen --no-dev --package "choir-$image" $extra "$@"
 done
 # Postgres and NATS run in containers, so their wheels are left out.
 UV_PROJECT_ENVIRONMENT=/opt/tools uv sync --quiet --frozen --no-dev --package choirctl \

@@ -44,10 +44,10 @@ class ControlSettings(BusServiceSettings):
     """How agents reach control: over their own Unix socket (same host), or over TCP."""
     control_endpoint: str = ""
     """Address of the TCP listener for agents (control_plane http); empty: the local address."""
-    runtime: Literal["process", "docker"] = "process"
-    """How agents run: confined child processes, or hardened containers."""
+    runtime: Literal["process", "docker", "kubernetes"] = "process"
+    """How agents run: confined child processes, hardened containers, or pods of a Kubernetes cluster."""
     agent_image: str = "choir-agent:local"
-    """Image of the docker runtime."""
+    """Image of the docker and kubernetes runtimes."""
     agent_network: str = ""
     """Network that the agents' containers join (docker runtime); empty: the engine's default bridge."""
     agent_memory_mb: int = Field(default=1024, ge=64)
@@ -57,6 +57,15 @@ class ControlSettings(BusServiceSettings):
     where a cgroup is delegated to Choir."""
     agent_pids: int = Field(default=512, ge=32)
     """Limit of processes and threads in an agent's container; stops a fork bomb, not a parallel build."""
+    kubernetes_namespace: str = ""
+    """Namespace of the agents' pods (kubernetes runtime); empty: that of control's own pod."""
+    kubernetes_claim: str = Field(
+        default="choir-home", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+    )
+    """PersistentVolumeClaim with the state directory (kubernetes runtime). The pod of an agent mounts its own
+    directories of that volume."""
+    kubernetes_claim_path: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
+    """Name of the state directory in that volume; empty: the volume's root (kubernetes runtime)."""
     build_memory_mb: int = Field(default=2048, ge=128)
     """Memory limit of one build step (docker runtime), in MB; a large compiler takes 1 or 2 GB."""
     build_within_s: float = Field(default=1_800, gt=0)

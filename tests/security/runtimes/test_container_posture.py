@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
+from choir_control.agents.runtimes.containers import ContainerLimits, boot_line
 from choir_control.agents.runtimes.docker.container import (
-    ContainerLimits,
     Installation,
-    boot_line,
     container_create_request,
     container_name,
 )

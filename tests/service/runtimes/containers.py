@@ -16,7 +16,7 @@ import docker  # type: ignore[import-untyped]  # it ships no types
 import pytest
 from docker.errors import DockerException  # type: ignore[import-untyped]
 
-from choir_control.agents.runtimes.docker.container import ContainerLimits
+from choir_control.agents.runtimes.containers import ContainerLimits
 from choir_control.agents.runtimes.docker.runtime import DockerRuntime
 from choir_control.agents.runtimes.port import AgentExit, LaunchSpec
 from tests.security.runtimes.confined import PRELUDE, TOKEN
@@ -54,6 +54,7 @@ class Yard:
     home: Path
     runtime: DockerRuntime
     client: Any
+    image: str
 
     def spec(self, agent_id: str = "main", epoch: int = 1) -> LaunchSpec:
         """Describe a start of one of the agents, making its directories."""
@@ -84,6 +85,29 @@ class Yard:
         log = self.home / "logs" / f"{agent_id}.log"
         raise AssertionError(f"no report; {log.read_text() if log.exists() else 'and no log'}")
 
+    def another(self) -> DockerRuntime:
+        """Make the runtime of a second control process with the same state directory."""
+        return DockerRuntime(home=self.home, image=self.image, network="none")
+
+    async def places(self) -> list[str]:
+        """Return the ids of this yard's containers, living or not."""
+        return [str(container.id) for container in self.containers()]
+
+    async def kill(self) -> None:
+        """Kill the only agent's process from outside."""
+        self.containers()[0].kill()
+
+    async def remove(self) -> None:
+        """Remove the only container from outside."""
+        self.containers()[0].remove(force=True)
+
+    async def cut_events(self) -> None:
+        """Break the stream of the engine's events."""
+        watcher = self.runtime._exit_watcher
+        assert watcher is not None
+        assert watcher._stream is not None
+        watcher._stream.interrupt()
+
     def containers(self) -> list[Any]:
         """Return this yard's containers, living or not."""
         found = self.client.containers.list(all=True, filters={"label": f"choir.home={self.home}"})
@@ -98,7 +122,7 @@ async def yard_for(
     home = Path(tempfile.mkdtemp(prefix="choir-dk-")).resolve()
     client = connect()
     runtime = DockerRuntime(home=home, image=image, network=network, limits=limits)
-    yard = Yard(home, runtime, client)
+    yard = Yard(home, runtime, client, image)
     try:
         yield yard
     finally:

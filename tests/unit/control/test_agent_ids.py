@@ -5,11 +5,9 @@ import re
 from pathlib import Path
 
 from choir_common.ids import is_agent_id
-from choir_control.agents.runtimes.docker.container import (
-    ContainerLimits,
-    Installation,
-    container_name,
-)
+from choir_control.agents.runtimes.containers import ContainerLimits
+from choir_control.agents.runtimes.docker.container import Installation, container_name
+from choir_control.agents.runtimes.kubernetes.pod import PodSite, pod_name
 from choir_control.images.build_context import image_repository
 from choir_control.images.build_service import _clear
 from choir_control.settings import ControlSettings
@@ -32,6 +30,7 @@ IDS = (
 LONGEST_IN_POSTGRES = 63
 # the grammar of an engine: names of containers, and the last part of a repository's name
 CONTAINER = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
+POD = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*")
 
 
@@ -46,16 +45,19 @@ def test_no_two_agents_share_a_schema_a_container_an_images_name_or_a_socket(
 ) -> None:
     settings = ControlSettings(home=tmp_path, postgres_dsn="postgresql://choir@localhost/choir")
     site = Installation(tmp_path, "image", "bridge", 1, 1, "info", ContainerLimits())
+    pods = PodSite(tmp_path, "choir-home", "image", 1, 1, "info", ContainerLimits())
     for name in (
         schema_name,
         image_repository,
         settings.agent_socket_dir,
         lambda one: container_name(site, one),
+        lambda one: pod_name(pods, one),
     ):
         made = [str(name(one)) for one in IDS]
         assert len(set(made)) == len(IDS)
     assert all(len(schema_name(one)) <= LONGEST_IN_POSTGRES for one in IDS)
     assert all(CONTAINER.fullmatch(container_name(site, one)) for one in IDS)
+    assert all(POD.fullmatch(pod_name(pods, one)) for one in IDS)
     assert all(REPOSITORY.fullmatch(image_repository(one)) for one in IDS)
 
 

@@ -1,4 +1,7 @@
-"""Image builder of the process runtime: one directory per version, renamed into place when complete."""
+"""Image builder of the process and kubernetes runtimes.
+
+An image is one directory per version, renamed into place when it is complete.
+"""
 
 import asyncio
 import os
@@ -39,7 +42,7 @@ class DirectoryImageBuilder:
             raise Unavailable(f"Cannot write the image of {recipe.agent_id}: {error}.") from error
 
     def unsupported_instructions(self, recipe: BuildInput) -> tuple[str, ...]:
-        """Return a warning with the Dockerfile instructions: the process runtime executes none of them."""
+        """Return a warning with the Dockerfile instructions: this builder executes none of them."""
         unsupported = [
             f"{name} of {whose}, {change}"
             for name, whose, tree in (
@@ -52,8 +55,9 @@ class DirectoryImageBuilder:
         if not unsupported:
             return ()
         return (
-            "Ignored, because the process runtime builds no system image: "
-            f"{'; '.join(unsupported)}. Install what the agent needs on this machine, or run agents with "
+            "Ignored, because this runtime builds no system image: "
+            f"{'; '.join(unsupported)}. Install what the agent needs on this machine or, with "
+            "CHOIR_RUNTIME=kubernetes, in the image of CHOIR_AGENT_IMAGE; or run agents with "
             "CHOIR_RUNTIME=docker.",
         )
 

@@ -45,7 +45,8 @@ class ImageServices:
 def choose_builder(settings: ControlSettings) -> ImageBuilder:
     """Return the builder for the configured runtime."""
     match settings.runtime:
-        case "process":
+        # pods mount the image's directory from the volume of the state directory
+        case "process" | "kubernetes":
             return DirectoryImageBuilder(settings.home)
         case "docker":
             # the Docker SDK costs 15 MB and 0.2 s, which the embedded stack does not need

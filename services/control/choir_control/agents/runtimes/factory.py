@@ -3,8 +3,10 @@
 import os
 from typing import assert_never
 
+from choir_common.errors import StartupError
 from choir_common.redactor import Redactor
 from choir_control.agents.runtimes.agent_logs import AgentLogs
+from choir_control.agents.runtimes.containers import DEFAULT_CPUS, MIB, ContainerLimits
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.runtimes.process.boundary import ProcessLimits, default_cpus
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
@@ -22,6 +24,8 @@ def make_runtime(settings: ControlSettings, redactor: Redactor) -> AgentRuntime:
             )
         case "docker":
             return make_docker_runtime(settings, logs)
+        case "kubernetes":
+            return make_kubernetes_runtime(settings, logs)
         case _:
             assert_never(settings.runtime)
 
@@ -34,11 +38,6 @@ def process_limits(settings: ControlSettings) -> ProcessLimits:
 def make_docker_runtime(settings: ControlSettings, logs: AgentLogs) -> AgentRuntime:
     """Return a runtime that has not contacted the engine yet."""
     # The Docker SDK costs 15 MB and 0.2 s, which the embedded stack does not need.
-    from choir_control.agents.runtimes.docker.container import (  # noqa: PLC0415 - see above
-        DEFAULT_CPUS,
-        MIB,
-        ContainerLimits,
-    )
     from choir_control.agents.runtimes.docker.runtime import (  # noqa: PLC0415 - see above
         DockerRuntime,
     )
@@ -48,11 +47,59 @@ def make_docker_runtime(settings: ControlSettings, logs: AgentLogs) -> AgentRunt
         image=settings.agent_image,
         network=settings.agent_network,
         log_level=settings.log_level,
-        limits=ContainerLimits(
-            memory_bytes=settings.agent_memory_mb * MIB,
-            cpus=settings.agent_cpus or DEFAULT_CPUS,
-            pids=settings.agent_pids,
-        ),
+        limits=container_limits(settings),
+        logs=logs,
+        otlp_endpoint=settings.otlp_endpoint or "",
+    )
+
+
+def container_limits(settings: ControlSettings) -> ContainerLimits:
+    """Return the limits of agents that run in containers or pods."""
+    return ContainerLimits(
+        memory_bytes=settings.agent_memory_mb * MIB,
+        cpus=settings.agent_cpus or DEFAULT_CPUS,
+        pids=settings.agent_pids,
+    )
+
+
+def make_kubernetes_runtime(settings: ControlSettings, logs: AgentLogs) -> AgentRuntime:
+    """Return a runtime that has not contacted the API server yet.
+
+    Raises StartupError when the settings contradict it, or its client library is not installed.
+    """
+    if settings.control_plane != "http":
+        raise StartupError(
+            "CHOIR_RUNTIME is kubernetes, and CHOIR_CONTROL_PLANE is not http: a pod cannot open a "
+            "socket of control's pod. Set CHOIR_CONTROL_PLANE=http and CHOIR_CONTROL_ENDPOINT to "
+            "the address of control's Service, such as https://control:9400."
+        )
+    if settings.egress_address:
+        raise StartupError(
+            "CHOIR_RUNTIME is kubernetes, and CHOIR_EGRESS_ENDPOINT is set: pods cannot open the "
+            "proxy's sockets. Remove it; the NetworkPolicies of deploy/kubernetes say what agents reach."
+        )
+    try:
+        # The client library costs 65 MB and 0.7 s.
+        from choir_control.agents.runtimes.kubernetes.api import (  # noqa: PLC0415 - see above
+            PodApi,
+        )
+        from choir_control.agents.runtimes.kubernetes.runtime import (  # noqa: PLC0415 - see above
+            KubernetesRuntime,
+        )
+    except ModuleNotFoundError as error:
+        raise StartupError(
+            f"CHOIR_RUNTIME is kubernetes, and the Python package {error.name} is not installed. "
+            "Install choir-control[kubernetes]."
+        ) from error
+
+    return KubernetesRuntime(
+        home=settings.home,
+        image=settings.agent_image,
+        claim=settings.kubernetes_claim,
+        claim_path=settings.kubernetes_claim_path,
+        log_level=settings.log_level,
+        limits=container_limits(settings),
+        api=PodApi(settings.kubernetes_namespace),
         logs=logs,
         otlp_endpoint=settings.otlp_endpoint or "",
     )

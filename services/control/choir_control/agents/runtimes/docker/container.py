@@ -11,7 +11,14 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from choir_common.wire.model import JsonObject
-from choir_common.wire.rpc import AgentStartParameters
+from choir_control.agents.runtimes.containers import (
+    CONTAINER_CHOIR_DIR,
+    CONTAINER_SOCKET_DIR,
+    CONTAINER_WORKSPACE,
+    MIB,
+    ContainerLimits,
+    container_environment,
+)
 from choir_control.agents.runtimes.port import LaunchSpec
 
 MANAGED = "choir.managed"
@@ -19,26 +26,6 @@ HOME = "choir.home"
 AGENT = "choir.agent"
 SESSION = "choir.session"
 EPOCH = "choir.epoch"
-
-CONTAINER_WORKSPACE = "/workspace"
-CONTAINER_CHOIR_DIR = "/choir"
-CONTAINER_SOCKET_DIR = "/run/choir"
-MIB = 1 << 20
-DEFAULT_CPUS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerLimits:
-    """Resource limits of one agent with all its tools."""
-
-    memory_bytes: int = 1024 * MIB
-    """The agent needs 40 MB, a compiler or a test run a few hundred; there is no swap on top."""
-    cpus: float = DEFAULT_CPUS
-    """CPU cores; less than two leave capacity for control on a small host."""
-    pids: int = 512
-    """Processes and threads: stops a fork bomb, not a parallel build."""
-    tmp_bytes: int = 256 * MIB
-    """Size of /tmp, which is in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +69,8 @@ def container_create_request(site: Installation, spec: LaunchSpec) -> JsonObject
         "User": f"{site.uid}:{site.gid}",
         "WorkingDir": CONTAINER_WORKSPACE,
         "Env": [
-            f"HOME={CONTAINER_WORKSPACE}",
-            "TMPDIR=/tmp",
-            "LANG=C.UTF-8",
-            "PYTHONDONTWRITEBYTECODE=1",
-            f"CHOIR_LOG_LEVEL={site.log_level}",
-            *([f"OTEL_EXPORTER_OTLP_ENDPOINT={site.otlp_endpoint}"] if site.otlp_endpoint else []),
+            f"{name}={value}"
+            for name, value in container_environment(site.log_level, site.otlp_endpoint).items()
         ],
         "Labels": labels,
         # The boot line is written once; when control closes the stream, the agent reads end of file.
@@ -102,25 +85,6 @@ def container_create_request(site: Installation, spec: LaunchSpec) -> JsonObject
         "StopSignal": "SIGTERM",
         "HostConfig": _host_config(site, spec),
     }
-
-
-def boot_line(spec: LaunchSpec) -> bytes:
-    """Return the agent's boot line, with paths as they are inside the container."""
-    address = spec.control_address(CONTAINER_SOCKET_DIR)
-    boot = AgentStartParameters(
-        agent_id=spec.agent_id,
-        session_id=spec.session_id,
-        epoch=spec.epoch,
-        lease_token=spec.lease_token,
-        endpoint=address.endpoint,
-        ca_pem=address.ca_pem,
-        workspace=CONTAINER_WORKSPACE,
-        choir_dir=CONTAINER_CHOIR_DIR,
-        image_version=spec.image_version,
-        egress_socket=spec.egress_socket(CONTAINER_SOCKET_DIR),
-        egress_key=spec.egress_key,
-    )
-    return boot.model_dump_json().encode() + b"\n"
 
 
 def _host_config(site: Installation, spec: LaunchSpec) -> JsonObject:

@@ -17,13 +17,12 @@ import structlog
 
 from choir_common.errors import ChoirError, Conflict, Unavailable
 from choir_control.agents.runtimes.agent_logs import AgentLogs
+from choir_control.agents.runtimes.containers import ContainerLimits, boot_line
 from choir_control.agents.runtimes.docker.container import (
     AGENT,
     EPOCH,
     SESSION,
-    ContainerLimits,
     Installation,
-    boot_line,
     container_create_request,
     container_name,
     installation_labels,

@@ -1,0 +1,315 @@
+"""Agent runtime `KubernetesRuntime`, with agents as pods."""
+
+import asyncio
+import contextlib
+import math
+import os
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import ChoirError, Conflict, Unavailable
+from choir_control.agents.runtimes.agent_logs import AgentLogs
+from choir_control.agents.runtimes.containers import ContainerLimits, boot_line
+from choir_control.agents.runtimes.kubernetes.api import PodApi
+from choir_control.agents.runtimes.kubernetes.pod import (
+    AGENT,
+    EPOCH,
+    SESSION,
+    PodSite,
+    installation_labels,
+    pod_manifest,
+    pod_name,
+)
+from choir_control.agents.runtimes.kubernetes.pod_start import remove_pod, start_pod
+from choir_control.agents.runtimes.kubernetes.pod_state import (
+    Pod,
+    annotation,
+    describe_exit,
+    exit_code,
+    has_ended,
+    uid_of,
+)
+from choir_control.agents.runtimes.kubernetes.watcher import PodLogReader, PodWatcher
+from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+
+log = structlog.get_logger()
+
+EXITS_KEPT = 1_000
+KILLED_WITHIN_S = 30.0
+LOG_DRAIN_S = 5.0
+LAST_EVENT_S = 10.0
+RETRY_S = 1.0
+AT_ONCE_S = 1
+"""The shortest grace with which the node still confirms that the process ended."""
+
+
+@dataclass(slots=True)
+class PodAgent:
+    """State of one agent from its start to its exit; `uid` is empty until its pod runs."""
+
+    spec: LaunchSpec
+    name: str
+    uid: str = ""
+    newest: Pod | None = None
+    """The newest description of its pod; it tells how the agent ended."""
+    session_over: bool = False
+    output: PodLogReader | None = None
+    died: asyncio.Event = field(default_factory=asyncio.Event)
+    deleted: asyncio.Event = field(default_factory=asyncio.Event)
+    removed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def describe(self) -> RunningAgent:
+        """Return the port's description of the agent; its pid is another node's and is omitted."""
+        spec = self.spec
+        return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, self.name, None)
+
+    def note(self, pod: Pod, *, is_deletion: bool = False) -> None:
+        """Note the newest description of the agent's pod."""
+        self.newest = pod
+        if is_deletion:
+            self.deleted.set()
+        if is_deletion or has_ended(pod):
+            self.died.set()
+
+
+class KubernetesRuntime:
+    """`AgentRuntime` with each agent in a hardened pod."""
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        image: str,
+        claim: str,
+        claim_path: str = "",
+        log_level: str = "info",
+        limits: ContainerLimits | None = None,
+        api: PodApi | None = None,
+        logs: AgentLogs | None = None,
+        otlp_endpoint: str = "",
+        user: tuple[int, int] | None = None,
+    ) -> None:
+        """Configure the runtime; `home` is `claim_path` in the volume of `claim`."""
+        uid, gid = user or (os.getuid(), os.getgid())
+        self._site = PodSite(
+            home=home,
+            claim=claim,
+            claim_path=claim_path,
+            image=image,
+            uid=uid,
+            gid=gid,
+            log_level=log_level,
+            limits=limits or ContainerLimits(),
+            otlp_endpoint=otlp_endpoint,
+        )
+        self._api = api or PodApi()
+        self._logs = logs or AgentLogs(home)
+        self._agents: dict[str, PodAgent] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
+        self._watcher = PodWatcher(self._api, installation_labels(self._site), self)
+        self._closed = False
+
+    async def start(self, spec: LaunchSpec) -> RunningAgent:
+        """Start the agent and write its boot line to its standard input.
+
+        Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
+        """
+        if spec.agent_id in self._agents:
+            raise Conflict(f"The agent {spec.agent_id} already runs.")
+        name = pod_name(self._site, spec.agent_id)
+        # reserves the agent id before the first await, so that a second start is refused
+        agent = self._agents[spec.agent_id] = PodAgent(spec, name)
+        try:
+            await asyncio.to_thread(_check_directories, spec)
+            pod = await start_pod(self._api, pod_manifest(self._site, spec), boot_line(spec))
+            writer = await asyncio.to_thread(self._logs.writer, spec)
+        except BaseException:
+            # the next start replaces a pod that is left
+            del self._agents[spec.agent_id]
+            raise
+        agent.uid = uid_of(pod)
+        agent.note(pod)
+        agent.output = PodLogReader(self._api, name, writer)
+        self._watcher.start()
+        task = asyncio.create_task(self._follow(agent), name=f"exit of {spec.agent_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return agent.describe()
+
+    async def stop(self, agent_id: str, grace_s: float) -> None:
+        """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill its pod."""
+        agent = self._agents.get(agent_id)
+        if agent is not None and agent.uid:
+            await self._end(agent, max(AT_ONCE_S, math.ceil(grace_s)))
+
+    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
+        """Raise Unavailable: tools are tried only where agents run as processes."""
+        raise Unavailable(
+            "Tools are tried only where agents run as processes. Update the agent, and ask it to use "
+            "the tool."
+        )
+
+    async def list_running(self) -> list[RunningAgent]:
+        """List the running agents that this control process started."""
+        return [agent.describe() for agent in self._agents.values() if agent.uid]
+
+    async def unavailable_reason(self) -> str:
+        """Return why the API server does not answer, or an empty string."""
+        try:
+            await self._api.ping()
+        except ChoirError as error:
+            return error.message
+        return ""
+
+    def limitations(self) -> tuple[str, ...]:
+        """Return an empty tuple: the nodes confine agents, and each agent logs what its calls lack."""
+        return ()
+
+    def call_limits(self) -> str:
+        """Return that a pod's limits cover the agent with its calls, and who limits processes."""
+        return (
+            "tool calls are limited by the pod of their agent; their number of processes by podPidsLimit "
+            "of the nodes"
+        )
+
+    def archive_log(self, agent_id: str, session_id: str) -> None:
+        """Archive the agent's log at the end of its session; if the pod still runs, after its exit."""
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            self._logs.archive(agent_id)
+        elif agent.spec.session_id == session_id:
+            agent.session_over = True
+
+    async def remove_orphans(self) -> int:
+        """Remove the pods that an earlier control process left behind; return how many.
+
+        Returns when their processes have ended. Raises Unavailable.
+        """
+        pod_list = await self._api.list_pods(installation_labels(self._site))
+        own = {agent.uid for agent in self._agents.values()}
+        orphans = [pod for pod in pod_list.pods if uid_of(pod) not in own]
+        await asyncio.gather(*(self._remove_orphan(pod) for pod in orphans))
+        return len(orphans)
+
+    async def exits(self) -> AsyncIterator[AgentExit]:
+        """Yield every exit as it happens, including those caused by `stop`; end after `close`."""
+        while (exit_ := await self._exits.get()) is not None:
+            yield exit_
+
+    async def close(self) -> None:
+        """Kill the agents that still run and release the adapter's resources; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        agents = [agent for agent in self._agents.values() if agent.uid]
+        await asyncio.gather(*(self._kill(agent) for agent in agents))
+        await self._watcher.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._logs.close)
+        await self._api.close()
+        with contextlib.suppress(asyncio.QueueFull):
+            self._exits.put_nowait(None)
+
+    def note_pod(self, pod: Pod, *, is_deletion: bool) -> None:
+        """Note the newest description of a pod, or its last."""
+        for agent in self._agents.values():
+            if agent.uid == uid_of(pod):
+                agent.note(pod, is_deletion=is_deletion)
+
+    def note_pods(self, pods: list[Pod]) -> None:
+        """Note which agents' pods have ended or are gone."""
+        by_uid = {uid_of(pod): pod for pod in pods}
+        for agent in self._agents.values():
+            if agent.uid in by_uid:
+                agent.note(by_uid[agent.uid])
+            elif agent.uid:
+                # It may have started after the list was made: `_follow` reads its pod first.
+                agent.died.set()
+
+    async def _kill(self, agent: PodAgent) -> None:
+        try:
+            await self._end(agent, AT_ONCE_S)
+        except ChoirError as error:
+            log.warning("cannot end an agent", agent=agent.spec.agent_id, error=error.message)
+
+    async def _end(self, agent: PodAgent, grace_s: int) -> None:
+        """Delete the agent's pod, and wait until its exit has been reported."""
+        await remove_pod(self._api, agent.name, agent.uid, grace_s, KILLED_WITHIN_S)
+        agent.died.set()  # the API server confirmed the end; the event may come later
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KILLED_WITHIN_S):
+                await agent.removed.wait()
+
+    async def _follow(self, agent: PodAgent) -> None:
+        """Wait for the exit, complete the log, remove the pod, and report the exit."""
+        spec = agent.spec
+        while True:
+            await agent.died.wait()
+            try:
+                pod = await self._api.read(agent.name)
+            except ChoirError as error:
+                log.warning("cannot read an agent's pod", agent=spec.agent_id, error=error.message)
+                await asyncio.sleep(RETRY_S)
+                continue
+            if pod is None or uid_of(pod) != agent.uid:
+                await self._await_last_event(agent)
+                break
+            agent.newest = pod
+            if has_ended(pod):
+                break
+            agent.died.clear()
+        try:
+            await self._clear_up(agent)
+        except (ChoirError, OSError) as error:
+            log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
+        # Remove the entry before reporting the exit, so that a receiver can start the agent again.
+        del self._agents[spec.agent_id]
+        agent.removed.set()
+        detail = f"{describe_exit(agent.newest)}; its log is {self._logs.path(spec.agent_id)}"
+        code = exit_code(agent.newest)
+        await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
+
+    async def _await_last_event(self, agent: PodAgent) -> None:
+        """Wait for the event of a deletion, which has the exit code; it may come after the deletion."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_EVENT_S):
+                await agent.deleted.wait()
+
+    async def _clear_up(self, agent: PodAgent) -> None:
+        """Wait for the last output, remove the pod, archive the log of an ended session."""
+        if agent.output is not None:
+            await agent.output.settled(LOG_DRAIN_S)
+        await remove_pod(self._api, agent.name, agent.uid, AT_ONCE_S, KILLED_WITHIN_S)
+        if agent.session_over:
+            await asyncio.to_thread(self._logs.archive, agent.spec.agent_id)
+
+    async def _remove_orphan(self, pod: Pod) -> None:
+        """Log what the pod wrote after the earlier control process ended, and remove it."""
+        name, agent_id = str(pod["metadata"]["name"]), annotation(pod, AGENT) or "unknown"
+        path = self._logs.path(agent_id)
+        try:
+            since_s = int(time.time() - path.stat().st_mtime) + 1
+        except OSError:
+            since_s = 24 * 3600
+        text = await self._api.read_log(name, since_s)
+        writer = await asyncio.to_thread(
+            self._logs.session_writer, agent_id, annotation(pod, SESSION)
+        )
+        writer.feed(text)
+        writer.finish()
+        await remove_pod(self._api, name, uid_of(pod), AT_ONCE_S, KILLED_WITHIN_S)
+        log.info("removed an orphaned agent", pod=name, epoch=annotation(pod, EPOCH))
+
+
+def _check_directories(spec: LaunchSpec) -> None:
+    """Refuse a missing directory, which a node would create as root. Raises Unavailable."""
+    for path in (spec.workspace, spec.choir_dir):
+        if not path.is_dir():
+            raise Unavailable(f"Cannot start {spec.agent_id}: there is no directory {path}.")

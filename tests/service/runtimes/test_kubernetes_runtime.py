@@ -1,0 +1,71 @@
+"""The Kubernetes runtime's promises about life and death of agents, against a strict API server."""
+
+import contextlib
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+
+import pytest
+
+from choir_common.errors import Unavailable
+from choir_control.agents.runtimes.kubernetes.api import PodApi
+from tests.service.runtimes.conformance import STUBBORN, WAITS, RuntimeConformance
+from tests.service.runtimes.fake_kubernetes import NAMESPACE, FakeKubernetes
+from tests.service.runtimes.pods import FakePodYard, fake_yard_for, make_runtime
+
+cluster = FakeKubernetes({"waiting": WAITS, "stubborn": STUBBORN})
+
+
+@pytest.fixture
+def waiting() -> str:
+    """Return the image whose agent reports and waits."""
+    return "waiting"
+
+
+class TestKubernetesRuntime(RuntimeConformance):
+    """The promises of every runtime with containers."""
+
+    def image(self, code: str) -> AbstractContextManager[str]:
+        """Return an image of the cluster's node."""
+        images = {program: name for name, program in cluster.images.items()}
+        return contextlib.nullcontext(images[code])
+
+    def yard(self, image: str) -> AbstractAsyncContextManager[FakePodYard]:
+        """Make a yard with pods."""
+        return fake_yard_for(cluster, image)
+
+    async def test_a_lost_node_does_not_keep_an_agent_from_starting_elsewhere(
+        self, waiting: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A pod whose node never confirms its end is deleted without it."""
+        monkeypatch.setattr("choir_control.agents.runtimes.kubernetes.runtime.KILLED_WITHIN_S", 0.2)
+        async with self.yard(waiting) as yard:
+            await yard.runtime.start(yard.spec())
+            await yard.report()
+            cluster.is_cut_off = True
+            await yard.runtime.stop("main", 0.1)
+            cluster.is_cut_off = False
+            assert (await yard.next_exit()).detail.startswith("its pod was removed")
+            assert await yard.places() == []
+
+
+async def test_an_api_server_that_is_not_there_is_said_in_a_sentence() -> None:
+    async with fake_yard_for(cluster, "unused") as yard:
+        config = yard.home / "nowhere"
+        text = (yard.home / "kubeconfig").read_text()
+        config.write_text(text.replace(cluster.url, "http://127.0.0.1:1"))
+        nowhere = make_runtime(yard.home, "x", yard.claim, PodApi(NAMESPACE, config))
+        with pytest.raises(Unavailable, match="does not respond"):
+            await nowhere.start(yard.spec())
+        assert "does not respond" in await nowhere.unavailable_reason()
+        assert await yard.runtime.unavailable_reason() == ""
+        await nowhere.close()
+
+
+async def test_an_account_without_rights_is_told_which_it_needs() -> None:
+    async with fake_yard_for(cluster, "unused") as yard:
+        config = yard.home / "stranger"
+        text = (yard.home / "kubeconfig").read_text()
+        config.write_text(text.replace("token-of-controls", "token-of-anothers"))
+        stranger = make_runtime(yard.home, "x", yard.claim, PodApi(NAMESPACE, config))
+        with pytest.raises(Unavailable, match="Role of deploy/kubernetes"):
+            await stranger.remove_orphans()
+        await stranger.close()

@@ -1,0 +1,157 @@
+"""The manifests of deploy/kubernetes: valid for old and new API servers, held hard, and fitting together."""
+
+import functools
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate  # type: ignore[import-untyped]  # it ships no types
+import pytest
+import yaml
+
+from choir_browser.settings import BrowserSecrets
+from choir_control.settings import ControlSecrets, ControlSettings
+from choir_gateway.settings import GatewaySecrets
+from choir_memory.settings import MemorySecrets, MemorySettings
+
+ROOT = Path(__file__).parents[3] / "deploy" / "kubernetes"
+OVERLAYS = ("trial", "production")
+IN_1_20 = {"v1", "apps/v1", "batch/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1"}
+OF_OPERATORS = {"postgresql.cnpg.io/v1"}
+OLDEST, NEWEST = "1.25", "1.37"
+MAY_ASK_THE_API = {"control", "setup"}
+
+Manifest = dict[str, Any]
+
+
+@functools.cache
+def manifests(overlay: str) -> tuple[Manifest, ...]:
+    """Return what an overlay contains, before its patches."""
+    return tuple(_read(ROOT / "overlays" / overlay))
+
+
+def _read(directory: Path) -> Iterator[Manifest]:
+    kustomization = yaml.safe_load((directory / "kustomization.yaml").read_text())
+    for base in kustomization.get("bases", []):
+        yield from _read((directory / base).resolve())
+    for name in kustomization["resources"]:
+        yield from yaml.safe_load_all((directory / name).read_text())
+
+
+def templates(overlay: str) -> list[Manifest]:
+    """Return the templates of all pods."""
+    kinds = ("Deployment", "StatefulSet", "Job")
+    return [one["spec"]["template"] for one in manifests(overlay) if one["kind"] in kinds]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_they_are_valid(overlay: str) -> None:
+    for manifest in manifests(overlay):
+        if manifest["apiVersion"] not in OF_OPERATORS:
+            for version in {NEWEST, OLDEST if overlay == "production" else NEWEST}:
+                kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_the_trial_runs_on_an_old_cluster() -> None:
+    assert {manifest["apiVersion"] for manifest in manifests("trial")} <= IN_1_20
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_pod_is_held_as_hard_as_an_agents(overlay: str) -> None:
+    for template in templates(overlay):
+        name, spec = template["metadata"]["labels"]["app"], template["spec"]
+        pod = spec["securityContext"]
+        assert pod["runAsNonRoot"] is True, name
+        assert pod["runAsUser"] > 0, name
+        assert pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert spec["automountServiceAccountToken"] is (name in MAY_ASK_THE_API), name
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+            assert container["resources"]["limits"]["memory"], name
+            secret = [it for it in container.get("env", []) if "secretKeyRef" in str(it)]
+            assert not secret, f"a secret in the environment of {name}"
+
+
+def test_there_is_one_control_and_one_gateway_at_a_time() -> None:
+    for name in ("control", "gateway"):
+        (found,) = [
+            one["spec"]
+            for one in manifests("trial")
+            if one["kind"] == "Deployment" and one["metadata"]["name"] == name
+        ]
+        assert (found["replicas"], found["strategy"]) == (1, {"type": "Recreate"})
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_services_probes_and_policies_point_at_pods_that_exist(overlay: str) -> None:
+    apps = {template["metadata"]["labels"]["app"] for template in templates(overlay)}
+    for manifest in manifests(overlay):
+        if manifest["kind"] == "Service":
+            assert manifest["spec"]["selector"]["app"] in apps
+        if manifest["kind"] == "PodDisruptionBudget":
+            assert manifest["spec"]["selector"]["matchLabels"]["app"] in apps
+    for template in templates(overlay):
+        for container in template["spec"]["containers"]:
+            ports = {port["name"] for port in container.get("ports", [])}
+            for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+                for probe in container.get(kind, {}).values():
+                    if isinstance(probe, dict) and "port" in probe:
+                        assert probe["port"] in ports
+    denied = [one for one in manifests(overlay) if one["metadata"]["name"] == "default-deny"]
+    assert denied[0]["spec"]["podSelector"] == {}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_service_mounts_its_own_part_of_the_secrets_only(overlay: str) -> None:
+    for template in templates(overlay):
+        name = template["metadata"]["labels"]["app"]
+        for volume in template["spec"]["volumes"]:
+            if "secret" in volume:
+                (item,) = volume["secret"]["items"]
+                assert item["key"].split(".")[0].split("-")[0] == name
+
+
+def test_the_services_accept_the_secrets_that_setup_makes() -> None:
+    made = runpy.run_path(str(ROOT / "base" / "prepare.py"))["make_secrets"]()
+    models = (ControlSecrets, MemorySecrets, GatewaySecrets, BrowserSecrets)
+    for name, model in zip(("control", "memory", "gateway", "browser"), models, strict=True):
+        assert model.model_validate_json(made[f"{name}.json"]).nats_key
+    mounted = {
+        item["key"]
+        for overlay in OVERLAYS
+        for name, value in _items(manifests(overlay))
+        if name == "items"
+        for item in value
+    }
+    assert mounted == set(made)
+
+
+def _items(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every entry of every object in a manifest."""
+    if isinstance(value, dict):
+        yield from value.items()
+        value = tuple(value.values())
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _items(one)
+
+
+def test_patches_have_a_target_and_settings_exist() -> None:
+    targets = {(one["kind"], one["metadata"]["name"]) for one in manifests("production")}
+    patches = list(
+        yaml.safe_load_all((ROOT / "overlays" / "production" / "patches.yaml").read_text())
+    )
+    assert {(one["kind"], one["metadata"]["name"]) for one in patches} <= targets
+    known = {"control": ControlSettings, "memory": MemorySettings}
+    for template in [*templates("trial"), *(it["spec"].get("template") for it in patches)]:
+        for container in template["spec"]["containers"] if template else []:
+            settings = known.get(container["name"])
+            for variable in container.get("env", []) if settings else []:
+                name = variable["name"].removeprefix("CHOIR_").lower()
+                assert settings is not None
+                assert name in settings.model_fields or variable["name"] == "HOME", variable
