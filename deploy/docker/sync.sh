@@ -3,7 +3,13 @@
 # are options of `uv sync`.
 set -eu
 for image in control agent egress memory gateway browser; do
-    UV_PROJECT_ENVIRONMENT=/opt/$image uv sync --quiet --frozen --no-dev --package "choir-$image" "$@"
+    case $image in
+        memory) extra="--extra offline" ;;
+        browser) extra="--extra browser" ;;
+        *) extra= ;;
+    esac
+    # shellcheck disable=SC2086 # an option and its value
+    UV_PROJECT_ENVIRONMENT=/opt/$image uv sync --quiet --frozen --no-dev --package "choir-$image" $extra "$@"
 done
 # Postgres and NATS run in containers, so their wheels are left out.
 UV_PROJECT_ENVIRONMENT=/opt/tools uv sync --quiet --frozen --no-dev --package choirctl \
