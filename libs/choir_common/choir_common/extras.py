@@ -4,6 +4,7 @@
 `choir-agents`, and of a checkout's `make extras`.
 """
 
+import re
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -30,6 +31,23 @@ def installed_version() -> str:
     return "unknown"
 
 
+def semantic_version(number: str) -> str:
+    """Return a Python version as a semantic version: `0.1.0.dev7` as `0.1.0-dev7`."""
+    match = re.fullmatch(r"(\d+\.\d+\.\d+)[.-]?([0-9A-Za-z.-]*)[0-9A-Za-z.+-]*", number)
+    if match is None:
+        return "0.0.0"
+    return f"{match[1]}-{match[2]}" if match[2] else match[1]
+
+
+def is_wheel() -> bool:
+    """Return whether Choir was installed from its wheel, not from a checkout."""
+    try:
+        version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
 def has_extra(extra: Extra) -> bool:
     """Return whether all packages of an extra are installed; nothing is imported."""
     return all(find_spec(module) is not None for module in MODULES[extra])
@@ -37,9 +55,7 @@ def has_extra(extra: Extra) -> bool:
 
 def install_command(extra: Extra) -> str:
     """Return the command that adds an extra to this installation, for messages to its operator."""
-    try:
-        version(DISTRIBUTION)
-    except PackageNotFoundError:
+    if not is_wheel():
         return f"make extras EXTRAS={extra}"
     wanted = f"'{DISTRIBUTION}[{extra}]'"
     if "/pipx/" in sys.prefix:
