@@ -1,4 +1,4 @@
-"""Build a release: a reproducible archive, the wheel, its bill of materials and the checksums, signed with an SSH key.
+"""Build a release: a reproducible archive, the wheel, its bill of materials and signed checksums.
 
 `python -m scripts.release VERSION --out DIR --uv UV [--key FILE]` builds the commit that is checked out.
 Without a key the checksums are not signed. docs/development/release.md says how to sign and to verify.

@@ -4,7 +4,7 @@
 (`v1.2.3`) is used, else `0.1.0.devN` with the number of commits. Used by `make wheel` and `release`.
 
 One wheel, because then one name on an index is enough: a wheel that depends on `choir-memory` would install
-what anybody else publishes under that name. Its metadata is computed from the pyproject files of the packages.
+what anybody else publishes under that name. Its metadata comes from the pyproject files of the packages.
 """
 
 import argparse

@@ -22,7 +22,7 @@ MODULES: dict[Extra, tuple[str, ...]] = {
 
 
 def installed_version() -> str:
-    """Return the version of the installation: the wheel's, else that of a checkout's or an image's packages."""
+    """Return the version of the installation: the wheel's, else that of the single packages."""
     for name in (DISTRIBUTION, "choir-common"):
         try:
             return version(name)
@@ -57,9 +57,9 @@ def install_command(extra: Extra) -> str:
     """Return the command that adds an extra to this installation, for messages to its operator."""
     if not is_wheel():
         return f"make extras EXTRAS={extra}"
-    wanted = f"'{DISTRIBUTION}[{extra}]'"
+    package = f"'{DISTRIBUTION}[{extra}]'"
     if "/pipx/" in sys.prefix:
-        return f"pipx install --force {wanted}"
+        return f"pipx install --force {package}"
     if "/uv/tools/" in sys.prefix:
-        return f"uv tool install --force {wanted}"
-    return f"{sys.executable} -m pip install {wanted}"
+        return f"uv tool install --force {package}"
+    return f"{sys.executable} -m pip install {package}"

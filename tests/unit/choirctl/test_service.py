@@ -18,7 +18,7 @@ from choirctl.service.definition import (
     systemd_unit,
     unreadable_parent,
 )
-from choirctl.service.managers import Systemd
+from choirctl.service.init_systems import Systemd
 
 PROGRAM = ("/usr/bin/env", "-P", "-m", "choirctl", "up", "--no-chat")
 # Answers as systemctl 257 does: 1 and a message for what it does not know, a state for the questions.

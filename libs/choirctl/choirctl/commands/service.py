@@ -20,7 +20,7 @@ from choirctl.service.definition import (
     systemd_unit,
     unreadable_parent,
 )
-from choirctl.service.managers import find_manager
+from choirctl.service.init_systems import find_manager
 from choirctl.start.background import is_running
 
 System = Annotated[
@@ -45,10 +45,11 @@ def install(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Install and start Choir as a service that starts with the machine.
+    """Install and start a service that runs Choir.
 
-    Uses systemd, or launchd on macOS. Without --system the service belongs to you. With --system it has
-    the state directory /var/lib/choir, unless --home names another below /var/lib.
+    It starts with the machine, or when you log in. Uses systemd, or launchd on macOS. Without --system the
+    service belongs to you. With --system it has the state directory /var/lib/choir, unless --home names
+    another below /var/lib.
     """
     service = _definition(ctx, system, home)
     if dry_run:
@@ -80,10 +81,10 @@ def install(
 def uninstall(system: System = False, as_json: AsJson = False) -> None:
     """Stop the service and remove its unit file; the state directory stays."""
     manager = find_manager(system=system)
-    removed = manager.uninstall()
+    was_there = manager.uninstall()
     if as_json:
-        print_json({"file": str(manager.file), "removed": removed})
-    elif removed:
+        print_json({"file": str(manager.file), "removed": was_there})
+    elif was_there:
         stderr_console().print(f"Stopped and removed: {manager.file}", markup=False)
     else:
         stderr_console().print(f"There is no {manager.file}.", markup=False)
@@ -108,11 +109,13 @@ def _definition(ctx: typer.Context, system: bool, home: Path | None) -> ServiceD
         raise InvalidRequest(
             "This is a temporary installation of uvx. Install Choir first: `uv tool install choir-agents`."
         )
-    chosen = home or (ctx.find_root().obj or (None, None))[0]
+    option = home or (ctx.find_root().obj or (None, None))[0]
     if system:
-        place = (chosen or SYSTEM_HOME).absolute()
+        place = (option or SYSTEM_HOME).absolute()
         if place.parent != SYSTEM_HOME.parent:
-            raise InvalidRequest(f"With --system the state directory is below /var/lib, not {place}.")
+            raise InvalidRequest(
+                f"With --system the state directory is below /var/lib, not {place}."
+            )
     else:
         place = find_target(ctx, home).home
     program = (sys.executable, "-P", "-m", "choirctl", "up", "--no-chat")

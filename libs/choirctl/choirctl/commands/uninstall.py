@@ -16,7 +16,7 @@ from choir_local.home import Home as LocalHome
 from choir_local.stack import stop_stack
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import print_json, stderr_console
-from choirctl.service.managers import find_manager
+from choirctl.service.init_systems import find_manager
 
 SIGNS_OF_A_HOME = ("secrets.json", "config.json", "data")
 PIP_S = 300.0
@@ -48,11 +48,11 @@ def uninstall(
     question = "Stop and remove Choir" + (f", and DELETE {place} for good" if purge else "")
     if not yes:
         typer.confirm(f"{question}?", abort=True, err=True)
-    stopped = asyncio.run(_stop(place))
+    ran = asyncio.run(_stop(place))
     files = _remove_services()
     if purge:
         _delete(place)
-    done = {"home": str(place), "stopped": stopped, "services": files, "purged": purge}
+    done = {"home": str(place), "stopped": ran, "services": files, "purged": purge}
     if as_json:
         print_json(done | {"command": command})
     else:
@@ -89,7 +89,7 @@ async def _stop(place: Path) -> bool:
 
 def _remove_services() -> list[str]:
     """Remove the user's service, and as root the machine's; return their files."""
-    removed = []
+    paths = []
     for system in (False, True):
         try:
             manager = find_manager(system=system)
@@ -97,8 +97,8 @@ def _remove_services() -> list[str]:
             continue
         if manager.state().installed and (not system or os.geteuid() == 0):
             manager.uninstall()
-            removed.append(str(manager.file))
-    return removed
+            paths.append(str(manager.file))
+    return paths
 
 
 def _delete(place: Path) -> None:

@@ -1,9 +1,9 @@
 """Text of the unit file that runs Choir: systemd's for a user or for the machine, or launchd's.
 
 Pure functions. The hardening of the units leaves out what agents' confinement needs: RestrictNamespaces and
-SystemCallFilter (Landlock, seccomp and namespaces of tool calls and of Chromium), MemoryDenyWriteExecute (V8),
-and ProtectKernelTunables, ProtectKernelLogs, ProtectHostname, ProtectProc and ProtectControlGroups: they cover
-parts of /proc or /sys, and the kernel then refuses tool calls a /proc of their own.
+SystemCallFilter (Landlock, seccomp and namespaces of tool calls and Chromium), MemoryDenyWriteExecute (V8),
+and ProtectKernelTunables, ProtectKernelLogs, ProtectHostname, ProtectProc and ProtectControlGroups: these
+cover parts of /proc or /sys, and the kernel then refuses tool calls a /proc of their own.
 """
 
 import plistlib
@@ -118,5 +118,5 @@ def _specifiers(text: str) -> str:
 
 def _quoted(word: str, *, variables: bool = True) -> str:
     """Quote a word for systemd; `variables` are expanded in commands only."""
-    escaped = _specifiers(word).replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + (escaped.replace("$", "$$") if variables else escaped) + '"'
+    text = _specifiers(word).replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + (text.replace("$", "$$") if variables else text) + '"'
