@@ -27,7 +27,7 @@ echo "$*" >>"$0.calls"
 [ "$1" = --user ] || { echo "Failed to connect to bus: No medium found" >&2; exit 1; }
 shift
 case "$*" in
-    daemon-reload) ;;
+    daemon-reload | show-environment) ;;
     "enable choir.service") touch "$0.enabled" ;;
     "restart choir.service")
         [ -e "$UNITS/choir.service" ] || { echo "Unit choir.service not found." >&2; exit 5; }
@@ -107,6 +107,7 @@ def test_a_service_is_installed_reported_and_removed(tmp_path: Path, systemctl: 
     assert not manager.uninstall()
     calls = Path(f"{systemctl}.calls").read_text().splitlines()
     assert [call for call in calls if "is-" not in call] == [
+        "--user show-environment",
         "--user daemon-reload",
         "--user enable choir.service",
         "--user restart choir.service",
@@ -120,6 +121,8 @@ def test_a_failure_of_systemctl_is_reported_with_its_words(tmp_path: Path) -> No
     manager = Systemd(system=True, directory=tmp_path / "units")
     manager.file.parent.mkdir()
     manager.file.write_text("")
+    with pytest.raises(StartupError, match="it does not run here"):
+        manager.install(ServiceDefinition(PROGRAM, tmp_path, system=True))
     with pytest.raises(
         StartupError, match=r"systemctl disable --now choir.service` failed: Failed to"
     ):

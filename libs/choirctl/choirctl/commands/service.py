@@ -118,8 +118,9 @@ def _definition(ctx: typer.Context, system: bool, home: Path | None) -> ServiceD
             )
     else:
         place = find_target(ctx, home).home
-    program = (sys.executable, "-P", "-m", "choirctl", "up", "--no-chat")
-    return ServiceDefinition(program, place, system)
+    script = Path(sys.executable).with_name("choirctl")
+    program = (str(script),) if script.exists() else (sys.executable, "-P", "-m", "choirctl")
+    return ServiceDefinition((*program, "up", "--no-chat"), place, system)
 
 
 def _check_readable() -> None:

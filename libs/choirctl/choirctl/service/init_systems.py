@@ -84,6 +84,9 @@ class Systemd(ServiceManager):
 
     def install(self, service: ServiceDefinition) -> None:
         """Write the unit file, enable and start the service. Raises StartupError."""
+        # asked first, so that nothing is left behind where no manager answers
+        if not _succeeds(self._command("show-environment")):
+            raise StartupError(self._unreachable())
         if self._system:
             _create_user(service.home)
         _write(self.file, self.render(service))
@@ -120,6 +123,14 @@ class Systemd(ServiceManager):
                 f"`sudo loginctl enable-linger {getpass.getuser()}`.",
             )
         return hints
+
+    def _unreachable(self) -> str:
+        if self._system:
+            return "systemd does not answer `systemctl show-environment`: it does not run here."
+        return (
+            "The systemd of this user does not answer `systemctl --user show-environment`. Log in as this "
+            "user (su and sudo open no session), or install with --system. `choirctl up --detach` needs none."
+        )
 
     def _command(self, *words: str) -> list[str]:
         return ["systemctl", *(() if self._system else ("--user",)), *words]
