@@ -79,7 +79,10 @@ def install(
 
 
 def uninstall(system: System = False, as_json: AsJson = False) -> None:
-    """Stop the service and remove its unit file; the state directory stays."""
+    """Stop the service and remove its unit file.
+
+    The state directory stays.
+    """
     manager = find_manager(system=system)
     was_there = manager.uninstall()
     if as_json:

@@ -49,7 +49,7 @@ def uninstall(
     if not yes:
         typer.confirm(f"{question}?", abort=True, err=True)
     ran = asyncio.run(_stop(place))
-    files = _remove_services()
+    files = _remove_services(place)
     if purge:
         _delete(place)
     done = {"home": str(place), "stopped": ran, "services": files, "purged": purge}
@@ -87,15 +87,17 @@ async def _stop(place: Path) -> bool:
     return await stop_stack(LocalHome(place))
 
 
-def _remove_services() -> list[str]:
-    """Remove the user's service, and as root the machine's; return their files."""
+def _remove_services(place: Path) -> list[str]:
+    """Remove the services that run Choir in `place`, the machine's only as root; return their files."""
     paths = []
     for system in (False, True):
         try:
             manager = find_manager(system=system)
         except InvalidRequest:
             continue
-        if manager.state().installed and (not system or os.geteuid() == 0):
+        text = manager.file.read_text() if manager.file.exists() else ""
+        is_of_place = any(f"{place}{end}" in text for end in ('"', "<"))
+        if is_of_place and (not system or os.geteuid() == 0):
             manager.uninstall()
             paths.append(str(manager.file))
     return paths

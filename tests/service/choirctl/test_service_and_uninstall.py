@@ -19,6 +19,7 @@ from choirctl.service.definition import (
     unreadable_parent,
 )
 from choirctl.service.init_systems import Systemd
+from tests.support.shell import ChoirctlRunner
 
 PROGRAM = ("/usr/bin/env", "-P", "-m", "choirctl", "up", "--no-chat")
 # Answers as systemctl 257 does: 1 and a message for what it does not know, a state for the questions.
@@ -144,3 +145,28 @@ def test_a_directory_that_the_services_user_cannot_enter_is_named(tmp_path: Path
     (tmp_path / "open" / "closed").chmod(0o700)
     found = unreadable_parent((inner / "python",))
     assert found is not None and (found == inner.parent or found in inner.parents)
+
+
+def test_the_commands_install_report_and_remove_the_service_of_one_home(
+    tmp_path: Path, systemctl: Path
+) -> None:
+    units = tmp_path / "units"
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "systemd" / "user").symlink_to(units)
+    units.mkdir()
+    path = f"{systemctl.parent}:{os.environ['PATH']}"
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "PATH": path, "UNITS": str(units)}
+    shell, other = (ChoirctlRunner(tmp_path / name, env) for name in ("home", "other"))
+    assert Path(shell.data("service", "install")["file"]).resolve() == units / UNIT
+    assert f'CHOIR_HOME={shell.home}"' in (units / UNIT).read_text()
+    assert shell.data("service", "status")["active"]
+    for runner in (other, shell):
+        (runner.home / "data").mkdir(parents=True)
+        for name in ("secrets.json", "config.json"):
+            (runner.home / name).touch()
+    assert other.data("uninstall", "--yes")["services"] == []
+    assert other.home.exists() and (units / UNIT).exists(), "it belongs to another home"
+    done = shell.data("uninstall", "--purge", "--yes")
+    assert done["purged"] and len(done["services"]) == 1
+    assert not shell.home.exists() and not (units / UNIT).exists()
+    shell.succeeds("service", "uninstall")
