@@ -11,14 +11,14 @@ import pytest
 
 from choir_common.errors import InvalidRequest, StartupError
 from choirctl.commands.uninstall import check_home
-from choirctl.service.definition import (
+from choirctl.service.init_systems import Systemd
+from choirctl.service.unit_files import (
     UNIT,
-    ServiceDefinition,
+    ServiceSpec,
     launchd_plist,
     systemd_unit,
     unreadable_parent,
 )
-from choirctl.service.init_systems import Systemd
 from tests.support.shell import ChoirctlRunner
 
 PROGRAM = ("/usr/bin/env", "-P", "-m", "choirctl", "up", "--no-chat")
@@ -60,7 +60,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path, system: bool) -> None:
         pytest.skip("systemd-analyze is not installed: `apt install systemd`")
     home = Path("/var/lib/choir") if system else tmp_path / 'a "quoted" 100% $home'
     unit = tmp_path / UNIT
-    unit.write_text(systemd_unit(ServiceDefinition(PROGRAM, home, system)))
+    unit.write_text(systemd_unit(ServiceSpec(PROGRAM, home, system)))
     words = [verifier, "verify", "--man=no", *([] if system else ["--user"]), str(unit)]
     env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=env)
@@ -70,7 +70,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path, system: bool) -> None:
 
 def test_a_unit_leaves_out_what_would_break_the_confinement_of_agents() -> None:
     for system in (False, True):
-        unit = systemd_unit(ServiceDefinition(PROGRAM, Path("/var/lib/choir"), system))
+        unit = systemd_unit(ServiceSpec(PROGRAM, Path("/var/lib/choir"), system))
         names = {line.partition("=")[0] for line in unit.splitlines()}
         assert "NoNewPrivileges" in names and ("User" in names) is system
         assert not names & {
@@ -81,14 +81,14 @@ def test_a_unit_leaves_out_what_would_break_the_confinement_of_agents() -> None:
 
 
 def test_a_home_with_special_characters_is_quoted() -> None:
-    unit = systemd_unit(ServiceDefinition(("/opt/$x/python", 'a "b"'), Path("/srv/50% $HOME")))
+    unit = systemd_unit(ServiceSpec(("/opt/$x/python", 'a "b"'), Path("/srv/50% $HOME")))
     assert 'ExecStart="/opt/$$x/python" "a \\"b\\""\n' in unit
     assert 'Environment="CHOIR_HOME=/srv/50%% $HOME"\n' in unit
 
 
 def test_the_property_list_of_macos_runs_the_same_program() -> None:
     content = plistlib.loads(
-        launchd_plist(ServiceDefinition(PROGRAM, Path("/Users/ann/.choir.d"))).encode()
+        launchd_plist(ServiceSpec(PROGRAM, Path("/Users/ann/.choir.d"))).encode()
     )
     assert content["ProgramArguments"] == list(PROGRAM)
     assert content["EnvironmentVariables"] == {"CHOIR_HOME": "/Users/ann/.choir.d"}
@@ -98,7 +98,7 @@ def test_the_property_list_of_macos_runs_the_same_program() -> None:
 def test_a_service_is_installed_reported_and_removed(tmp_path: Path, systemctl: Path) -> None:
     manager = Systemd(system=False, directory=tmp_path / "units")
     assert not manager.state().installed
-    manager.install(ServiceDefinition(PROGRAM, tmp_path))
+    manager.install(ServiceSpec(PROGRAM, tmp_path))
     state = manager.state()
     assert state.installed and state.enabled and state.active
     assert "choirctl" in state.file.read_text()
@@ -123,7 +123,7 @@ def test_a_failure_of_systemctl_is_reported_with_its_words(tmp_path: Path) -> No
     manager.file.parent.mkdir()
     manager.file.write_text("")
     with pytest.raises(StartupError, match="it does not run here"):
-        manager.install(ServiceDefinition(PROGRAM, tmp_path, system=True))
+        manager.install(ServiceSpec(PROGRAM, tmp_path, system=True))
     with pytest.raises(
         StartupError, match=r"systemctl disable --now choir.service` failed: Failed to"
     ):

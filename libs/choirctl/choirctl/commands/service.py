@@ -12,15 +12,15 @@ from choir_local.home import Home as LocalHome
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import print_json, stderr_console, stdout_console
-from choirctl.service.definition import (
+from choirctl.service.init_systems import find_manager
+from choirctl.service.unit_files import (
     SERVICE_USER,
     SYSTEM_HOME,
-    ServiceDefinition,
+    ServiceSpec,
     launchd_plist,
     systemd_unit,
     unreadable_parent,
 )
-from choirctl.service.init_systems import find_manager
 from choirctl.start.background import is_running
 
 System = Annotated[
@@ -107,7 +107,7 @@ def show_status(system: System = False, as_json: AsJson = False) -> None:
     stdout_console().print(f"{state.file}: {', '.join(words)}", markup=False, highlight=False)
 
 
-def _definition(ctx: typer.Context, system: bool, home: Path | None) -> ServiceDefinition:
+def _definition(ctx: typer.Context, system: bool, home: Path | None) -> ServiceSpec:
     if "/.cache/uv/" in sys.prefix or "/uv/archive" in sys.prefix:
         raise InvalidRequest(
             "This is a temporary installation of uvx. Install Choir first: `uv tool install choir-agents`."
@@ -123,7 +123,7 @@ def _definition(ctx: typer.Context, system: bool, home: Path | None) -> ServiceD
         place = find_target(ctx, home).home
     script = Path(sys.executable).with_name("choirctl")
     program = (str(script),) if script.exists() else (sys.executable, "-P", "-m", "choirctl")
-    return ServiceDefinition((*program, "up", "--no-chat"), place, system)
+    return ServiceSpec((*program, "up", "--no-chat"), place, system)
 
 
 def _check_readable() -> None:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import Conflict, InvalidRequest, StartupError
-from choirctl.service.definition import (
+from choirctl.service.unit_files import (
     LABEL,
     SERVICE_USER,
     UNIT,
-    ServiceDefinition,
+    ServiceSpec,
     launchd_plist,
     systemd_unit,
 )
@@ -46,11 +46,11 @@ class ServiceManager(ABC):
         """Return the path of the unit file."""
 
     @abstractmethod
-    def render(self, service: ServiceDefinition) -> str:
+    def render(self, service: ServiceSpec) -> str:
         """Return the text of the unit file."""
 
     @abstractmethod
-    def install(self, service: ServiceDefinition) -> None:
+    def install(self, service: ServiceSpec) -> None:
         """Write the unit file, enable and start the service. Raises StartupError."""
 
     @abstractmethod
@@ -78,11 +78,11 @@ class Systemd(ServiceManager):
         """Return the path of the unit file."""
         return self._directory / UNIT
 
-    def render(self, service: ServiceDefinition) -> str:
+    def render(self, service: ServiceSpec) -> str:
         """Return the text of the unit file."""
         return systemd_unit(service)
 
-    def install(self, service: ServiceDefinition) -> None:
+    def install(self, service: ServiceSpec) -> None:
         """Write the unit file, enable and start the service. Raises StartupError."""
         # asked first, so that nothing is left behind where no manager answers
         if not _succeeds(self._command("show-environment")):
@@ -151,11 +151,11 @@ class Launchd(ServiceManager):
         """Return the path of the property list."""
         return self._directory / f"{LABEL}.plist"
 
-    def render(self, service: ServiceDefinition) -> str:
+    def render(self, service: ServiceSpec) -> str:
         """Return the text of the property list."""
         return launchd_plist(service)
 
-    def install(self, service: ServiceDefinition) -> None:
+    def install(self, service: ServiceSpec) -> None:
         """Write the property list and load it. Raises StartupError."""
         # launchd creates the log file, but not its directory
         (service.home / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)

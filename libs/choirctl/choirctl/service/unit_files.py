@@ -40,7 +40,7 @@ ProtectKernelModules=yes
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceDefinition:
+class ServiceSpec:
     """What the service runs."""
 
     program: tuple[str, ...]
@@ -50,7 +50,7 @@ class ServiceDefinition:
     """A service of the machine with a user of its own, instead of one of the current user."""
 
 
-def systemd_unit(service: ServiceDefinition) -> str:
+def systemd_unit(service: ServiceSpec) -> str:
     """Return the unit file."""
     network = "Wants=network-online.target\nAfter=network-online.target\n"
     own_user = (
@@ -84,7 +84,7 @@ WantedBy={"multi-user" if service.system else "default"}.target
 """
 
 
-def launchd_plist(service: ServiceDefinition) -> str:
+def launchd_plist(service: ServiceSpec) -> str:
     """Return the property list of a LaunchAgent."""
     log = str(service.home / "logs" / "service.log")
     content = {
