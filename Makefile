@@ -1,31 +1,42 @@
 # Choir: `make run` starts it, `make test` tests it. Everything is installed in .venv and nowhere else.
 BIN := .venv/bin
 STAMP := .venv/.installed
+RUN_STAMP := .venv/.installed-run
 UV = $(or $(wildcard .tools/bin/uv),uv)
 # Tests wait more than they compute, so more workers than cores run at a time.
 WORKERS ?= 6
 MANIFESTS := uv.lock pyproject.toml scripts/uv.txt $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
-.PHONY: help install run up down test nightly migration check audit pins release bench bench-memory eval demo docs docs-serve clean
+.PHONY: help install extras wheel notice run up down test nightly migration check audit pins release bench bench-memory eval demo docs docs-serve clean
 
 help: ## list the targets
 	@echo 'Choir. Needs Python >= 3.11, git and make.'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## create .venv with all dependencies; other targets do this when needed
+install: $(STAMP) ## create .venv with all dependencies and development tools; other targets do this when needed
+
+extras: ## add optional packages to .venv: EXTRAS="browser offline"
+	@test -n "$(EXTRAS)" || { echo 'make extras EXTRAS="browser offline"'; exit 2; }
+	@test -e $(STAMP) || scripts/install --run $(EXTRAS)
+	@touch $(RUN_STAMP)
 
 $(STAMP): $(MANIFESTS) scripts/install
 	@scripts/install
+	@touch $@ $(RUN_STAMP)
+
+# Users install what runs; where the development tools are installed already, they stay.
+$(RUN_STAMP): $(MANIFESTS) scripts/install
+	@if [ -e $(STAMP) ]; then scripts/install && touch $(STAMP); else scripts/install --run; fi
 	@touch $@
 
-run: install ## start Choir and open a chat; Ctrl-C twice stops everything (ARGS: choirctl up --help)
+run: $(RUN_STAMP) ## start Choir and open a chat; Ctrl-C twice stops everything (ARGS: choirctl up --help)
 	@$(BIN)/choirctl up $(ARGS)
 
-up: install ## start Choir in the background
+up: $(RUN_STAMP) ## start Choir in the background
 	@$(BIN)/choirctl up --detach $(ARGS)
 
-down: install ## stop Choir in the background
+down: $(RUN_STAMP) ## stop Choir in the background
 	@$(BIN)/choirctl down
 
 test: install ## run all tests in parallel against real Postgres and NATS (ARGS: pytest --help; -n0 runs them one by one)
@@ -67,6 +78,12 @@ pins: install ## write the hashes of uv, the digests of third-party images and t
 release: install ## build VERSION into OUT (dist): archive, bill of materials, licences and checksums, signed with the SSH key KEY
 	@test -n "$(VERSION)" || { echo 'make release VERSION=1.2.3 KEY=~/.ssh/choir-release [OUT=dist]'; exit 2; }
 	@$(BIN)/python -m scripts.release $(VERSION) --out $(or $(OUT),dist) --uv $(UV) $(if $(KEY),--key $(KEY))
+
+wheel: install ## build the wheel choir-agents and its constraints into OUT (dist); VERSION, else the tag of the commit
+	@$(BIN)/python -m scripts.wheel --out $(or $(OUT),dist) --uv $(UV) $(if $(VERSION),--version $(VERSION))
+
+notice: install ## write NOTICE again: third parties whose code or data is part of Choir's files
+	@$(BIN)/python -m scripts.notice --uv $(UV)
 
 bench: install ## measure a turn's overhead, start-up and memory; writes .bench/results.json
 	@$(BIN)/python -m tests.bench $(ARGS)

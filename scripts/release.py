@@ -1,4 +1,4 @@
-"""Build a release: a reproducible archive, its bill of materials and the checksums, signed with an SSH key.
+"""Build a release: a reproducible archive, the wheel, its bill of materials and signed checksums.
 
 `python -m scripts.release VERSION --out DIR --uv UV [--key FILE]` builds the commit that is checked out.
 Without a key the checksums are not signed. docs/development/release.md says how to sign and to verify.
@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tarfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from scripts.pins import IMAGE_LOCK, PINNED_FILES, UNKNOWN, pin_images, read_image_lock
 from scripts.vendor import PACKAGES, Package
+from scripts.wheel import build_wheel
 
 NAMESPACE = "choir-release"
 """Namespace of the signatures: a signature made for another purpose is not valid here."""
@@ -30,16 +31,19 @@ UNKNOWN_LICENSE = "unknown"
 
 
 def build_release(
-    root: Path, *, version: str, out: Path, uv: str, key: Path | None = None
+    root: Path,
+    *,
+    version: str,
+    out: Path,
+    uv: str,
+    key: Path | None = None,
+    wheels: Sequence[Path] = (),
 ) -> list[Path]:
-    """Write the files of a release of HEAD to `out` and return them.
+    """Write the files of a release of HEAD to `out` and return them; `wheels` are in `out` already.
 
     Raises LookupError if an image has no digest, CalledProcessError if git, uv or ssh-keygen fails.
     """
-    digests = read_image_lock(_git(root, "show", f"HEAD:{IMAGE_LOCK}").decode())
-    # All at once, before a file is written: otherwise only those of the first file are named.
-    if unknown := sorted(name for name, digest in digests.items() if digest == UNKNOWN):
-        raise LookupError(f"no digest in {IMAGE_LOCK} for {', '.join(unknown)}")
+    digests = check_images(root)
     out.mkdir(parents=True, exist_ok=True)
     archive = out / f"choir-{version}.tar.gz"
     archive.write_bytes(_archive(root, f"choir-{version}", digests))
@@ -48,7 +52,7 @@ def build_release(
     materials.write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n")
     licenses = out / f"choir-{version}-licenses.txt"
     licenses.write_text("".join(f"{line}\n" for line in license_lines(bill)))
-    files = [archive, materials, licenses]
+    files = [archive, materials, licenses, *wheels]
     sums = out / CHECKSUMS
     sums.write_text("".join(f"{_sha256(file)}  {file.name}\n" for file in files))
     if key is not None:
@@ -57,6 +61,15 @@ def build_release(
         subprocess.run(sign, check=True)
         files.append(sums.with_suffix(".sig"))
     return [*files, sums]
+
+
+def check_images(root: Path) -> dict[str, str]:
+    """Return the digest of each image of HEAD. Raises LookupError with all that have none."""
+    digests = read_image_lock(_git(root, "show", f"HEAD:{IMAGE_LOCK}").decode())
+    # All at once, before a file is written: otherwise only those of the first file are named.
+    if unknown := sorted(name for name, digest in digests.items() if digest == UNKNOWN):
+        raise LookupError(f"no digest in {IMAGE_LOCK} for {', '.join(unknown)}")
+    return digests
 
 
 def _archive(root: Path, folder: str, digests: dict[str, str]) -> bytes:
@@ -158,8 +171,15 @@ def main() -> int:
     given = parser.parse_args()
     root = Path(__file__).parent.parent
     try:
+        check_images(root)
+        wheels = build_wheel(root, version=given.version, out=given.out, uv=given.uv)
         files = build_release(
-            root, version=given.version, out=given.out, uv=given.uv, key=given.key
+            root,
+            version=given.version,
+            out=given.out,
+            uv=given.uv,
+            key=given.key,
+            wheels=wheels,
         )
     except LookupError as error:
         print(f"release: {error.args[0]}. Run `make pins`, and commit the result.", file=sys.stderr)

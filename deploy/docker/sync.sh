@@ -3,10 +3,14 @@
 # are options of `uv sync`.
 set -eu
 for image in control agent egress memory gateway browser; do
-    extra=
-    # control also runs in pods and starts agents as pods
-    [ "$image" != control ] || extra="--extra kubernetes"
-    # shellcheck disable=SC2086 # no word where there is none
+    case $image in
+        # control also runs in pods and starts agents as pods
+        control) extra="--extra kubernetes" ;;
+        memory) extra="--extra offline" ;;
+        browser) extra="--extra browser" ;;
+        *) extra= ;;
+    esac
+    # shellcheck disable=SC2086 # an option and its value
     UV_PROJECT_ENVIRONMENT=/opt/$image uv sync --quiet --frozen --no-dev --package "choir-$image" $extra "$@"
 done
 # Postgres and NATS run in containers, so their wheels are left out.

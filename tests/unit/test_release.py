@@ -94,6 +94,24 @@ def test_every_service_of_compose_has_an_image_of_its_own_or_one_in_the_lock_fil
             assert image in locked or "build" in service or image.endswith(":local"), name
 
 
+def test_every_image_of_choir_is_published_under_one_prefix() -> None:
+    """`published.yml` replaces what compose would build; `bake.hcl` builds what it names."""
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    own = {name for name, it in services.items() if ":local" in it.get("image", "")}
+    text = (ROOT / "deploy/docker/published.yml").read_text()
+    published = yaml.safe_load(text.replace("!reset ", ""))["services"]
+    assert set(published) == own
+    targets = {
+        it["image"].removeprefix("${CHOIR_IMAGES}").split(":")[0] for it in published.values()
+    }
+    baked = re.search(r"item = \[(.*?)\]", (ROOT / "deploy/docker/bake.hcl").read_text())
+    assert baked is not None and targets | {"transcriber"} == set(re.findall(r"\w+", baked[1]))
+    stages = re.findall(
+        r"^FROM runtime AS (\w+)", (ROOT / "deploy/docker/Dockerfile").read_text(), re.M
+    )
+    assert targets | {"transcriber"} == set(stages)
+
+
 def test_an_image_without_a_digest_is_not_pinned_silently() -> None:
     with pytest.raises(LookupError, match=re.escape("nats:2.12-alpine")):
         pin_images("    image: nats:2.12-alpine\n", {"nats:2.12-alpine": "-"})

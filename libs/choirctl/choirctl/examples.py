@@ -139,6 +139,10 @@ EXAMPLES = {
     "db restore": "choirctl db restore choir.backup",
     "tls": "choirctl tls",
     "doctor": "choirctl doctor",
+    "service install": "choirctl service install --dry-run",
+    "service uninstall": "choirctl service uninstall",
+    "service status": "choirctl service status --json",
+    "uninstall": "choirctl uninstall",
     "init": "choirctl init",
     "version": "choirctl version --json",
 }

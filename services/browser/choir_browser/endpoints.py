@@ -10,10 +10,11 @@ from fastapi.responses import Response, StreamingResponse
 from choir_browser.blobs.store import BlobStore
 from choir_browser.contexts.browser_contexts import BrowserContexts
 from choir_browser.contexts.engine_manager import EngineManager
-from choir_browser.pages.chromium_program import find_chromium
+from choir_browser.pages.chromium_program import NO_PLAYWRIGHT, find_chromium
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import Unavailable
+from choir_common.extras import has_extra, installed_version
 from choir_common.http.service_app import make_service_app
 from choir_common.wire.browser import (
     NO_SANDBOX,
@@ -25,7 +26,7 @@ from choir_common.wire.browser import (
 from choir_common.wire.messages import Empty
 from choir_common.wire.operator import ComponentStatus
 
-VERSION = "0.1.0"
+VERSION = installed_version()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class ChromiumState:
 
     def describe(self) -> str:
         """Return whether it runs, or the reason why it cannot, and which protections are missing."""
+        if not has_extra("browser"):
+            return NO_PLAYWRIGHT
         warning = "" if self.sandbox else f"; {NO_SANDBOX}"
         if self.missing_walls:
             warning += f"; {NOT_CONFINED}: {', '.join(self.missing_walls)}"

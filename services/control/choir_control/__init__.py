@@ -5,4 +5,6 @@ endpoint. It runs no model inference, has no Telegram code and stores no vectors
 `.importlinter`.
 """
 
-VERSION = "0.1.0"
+from choir_common.extras import installed_version
+
+VERSION = installed_version()

@@ -4,4 +4,6 @@ Each running agent has a Unix socket of its own. The service resolves names, che
 dials exactly what it checked. It stores nothing: control sends the running agents and their rules.
 """
 
-VERSION = "0.1.0"
+from choir_common.extras import installed_version
+
+VERSION = installed_version()

@@ -4,4 +4,6 @@ Owns translation: an incoming update becomes an InboundMessage, and an OutboundM
 of the channel's API. Routing, permissions, the inbox and the outbox belong to control.
 """
 
-VERSION = "0.1.0"
+from choir_common.extras import installed_version
+
+VERSION = installed_version()

@@ -8,4 +8,6 @@ before it acknowledges a write.
 `migrations` contains SQL files only. Design: docs/design/memory.md.
 """
 
-VERSION = "0.1.0"
+from choir_common.extras import installed_version
+
+VERSION = installed_version()

@@ -142,6 +142,7 @@ SPECIAL: dict[str, tuple[Value, ...]] = {
 }
 # what else they need to do something, and not to wait
 MORE: dict[str, tuple[str, ...]] = {
+    "service install": ("--dry-run",),
     "up": ("--detach",),
     "logs": ("--no-follow",),
     "schedule add": ("--in", "1d", "--remind", ONE_LINE),
@@ -172,6 +173,8 @@ MORE: dict[str, tuple[str, ...]] = {
     "config apply": ("--wait", "0"),
 }
 # they end what the others look at
+# they change the machine that the tests run on, and show nothing that a stranger wrote
+NOT_RUN = {"service uninstall", "uninstall"}
 LAST = (
     "agent stop", "agent restart", "agent update", "agent update-all", "agent delete", "agent start",
     "memory delete", "collection remove", "workspace reset", "secret delete", "db restore", "down",
@@ -201,7 +204,8 @@ def read_commands() -> list[Command]:
                     has_json=any("--json" in p.opts for p in each.params),
                 )
             )
-    return sorted(found, key=lambda c: LAST.index(c.name) if c.name in LAST else -1)
+    run = [command for command in found if command.name not in NOT_RUN]
+    return sorted(run, key=lambda c: LAST.index(c.name) if c.name in LAST else -1)
 
 
 def read_typed() -> list[str]:

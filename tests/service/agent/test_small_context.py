@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import warnings
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from choir_agent.models.tokenizer_program import load_encoding
 from choir_common.wire.events import MemoryCompacted, Reply, ToolResultCommitted
 from choir_common.wire.model import JsonObject
 from choir_control.configuration.identity_files import write_identity_files
@@ -28,10 +28,7 @@ class ExactCounter:
     """Counter with the tables of a real tokenizer."""
 
     def __init__(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            import bpe_openai  # type: ignore[import-untyped]  # noqa: PLC0415 - it warns at import
-        self._encoding = bpe_openai.get_encoding("o200k_base")
+        self._encoding = load_encoding()
 
     def count(self, text: str) -> int:
         return len(self._encoding.encode_ordinary(text))

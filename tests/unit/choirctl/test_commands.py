@@ -160,8 +160,19 @@ def test_a_shell_completes_the_commands_and_asks_no_choir_that_is_not_there() ->
     assert complete("choirctl session show ", 3) == []
 
 
-def test_the_completion_of_a_shell_can_be_shown() -> None:
+def test_zsh_and_fish_complete_too() -> None:
+    words = {
+        "_TYPER_COMPLETE_ARGS": "choirctl service in",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    for shell in ("zsh", "fish"):
+        done = run(env={**words, "_CHOIRCTL_COMPLETE": f"complete_{shell}"})
+        assert done.returncode == 0 and "install" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_of_a_shell_can_be_shown(shell: str) -> None:
     # as typer's own tests do: the name given counts, not whatever started this test
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    done = run("--show-completion", "bash", env=named)
+    done = run("--show-completion", shell, env=named)
     assert done.returncode == 0 and "_CHOIRCTL_COMPLETE" in done.stdout

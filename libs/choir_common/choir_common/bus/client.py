@@ -36,6 +36,7 @@ from choir_common.errors import (
     Unavailable,
     from_envelope,
 )
+from choir_common.extras import semantic_version
 from choir_common.process import preserve_cancellation
 from choir_common.tracing import client_span, server_span
 from choir_common.wire.model import WireModel
@@ -241,7 +242,8 @@ class Bus:
         """
         own_group = f"{name}-{uuid4().hex}"
         service = await nats.micro.add_service(
-            self._client, nats.micro.service.ServiceConfig(name=name, version=version)
+            self._client,
+            nats.micro.service.ServiceConfig(name=name, version=semantic_version(version)),
         )
         for endpoint in endpoints:
             await service.add_endpoint(

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 from rich.status import Status
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.extras import installed_version
 from choir_local.database import schemas
 from choir_local.database.backup import create_backup
 from choir_local.database.connection import open_database, require_embedded_database
@@ -78,7 +78,7 @@ def backup(
         work = create_backup(
             _settings(ctx, home),
             file.absolute(),
-            metadata.version("choirctl"),
+            installed_version(),
             with_secrets=with_secrets,
             show_progress=lambda words: _show(line, words),
         )

@@ -94,7 +94,8 @@ def _print_tables(system_status: SystemStatus) -> None:
     )
     parts = table("PART", "", "DETAIL")
     for part in system_status.parts:
-        parts.add_row(part.name, "[green]up[/]" if part.ok else "[red]down[/]", part.detail)
+        state = "[green]up[/]" if part.ok else "[red]down[/]"
+        parts.add_row(part.name, state, escape(part.detail))
     console.print(parts)
     if system_status.agents:
         console.print()

@@ -1,10 +1,10 @@
 """Command `choirctl version`."""
 
-import importlib.metadata
 import platform
 
 import typer
 
+from choir_common.extras import installed_version
 from choirctl.api.target import AsJson
 from choirctl.output.printing import print_json, stdout_console
 
@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 def version(as_json: AsJson = False) -> None:
     """Print the version."""
-    number = importlib.metadata.version("choirctl")
+    number = installed_version()
     if as_json:
         print_json({"version": number, "python": platform.python_version()})
         return

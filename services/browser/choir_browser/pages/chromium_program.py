@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from choir_common.errors import Unavailable
+from choir_common.extras import install_command
 from choir_common.wire.browser import CHROMIUM_NAMES
+
+NO_PLAYWRIGHT = f"The browser is not installed. Install it with `{install_command('browser')}`."
 
 # Chromium uses only the last of several lists, which is ours, so it repeats Playwright's.
 PLAYWRIGHT_DISABLED_FEATURES: Sequence[str] = (

