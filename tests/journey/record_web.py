@@ -11,6 +11,7 @@ from typing import Any
 from PIL import Image
 from playwright.async_api import Locator, expect
 
+from tests.journey.recording import run_recording, step
 from tests.support.streaming_model import StreamedCall
 from tests.support.web_cockpit import Cockpit, ask, running_cockpit, use_tools
 
@@ -46,14 +47,15 @@ class Tour:
         self.cockpit = cockpit
         self._frames: list[Image.Image] = []
         self._times: list[int] = []
+        self._named: dict[str, Image.Image] = {}
 
     async def show(self, seconds: float, name: str = "") -> None:
-        """Add what the page shows now; store it as a screenshot, too, if it has a name."""
+        """Add what the page shows now; it is a screenshot, too, if it has a name."""
         picture = Image.open(io.BytesIO(await self.cockpit.page.screenshot())).convert("RGB")
         self._frames.append(picture)
         self._times.append(round(seconds * SECOND_MS))
         if name:
-            picture.quantize(COLOURS).save(FOLDER / f"{name}.png", optimize=True)
+            self._named[name] = picture.quantize(COLOURS)
 
     async def stream(self, call: StreamedCall, text: str, parts: int = 6) -> None:
         """Write an answer in parts, and show each."""
@@ -68,7 +70,9 @@ class Tour:
         await expect(draft).to_have_count(0)
 
     def store(self) -> None:
-        """Store the tour."""
+        """Store the tour and the screenshots, once all of them are there."""
+        for name, picture in self._named.items():
+            picture.save(FOLDER / f"{name}.png", optimize=True)
         first, *rest = self._frames
         first.save(
             FOLDER / "tour.webp",
@@ -235,9 +239,10 @@ async def record() -> None:
     async with running_cockpit(prepare) as cockpit:
         tour = Tour(cockpit)
         for part in (remember, chat, work, decide, look_back, set_up):
-            await part(tour)
+            async with step(part.__name__.replace("_", " ")):
+                await part(tour)
         tour.store()
 
 
 if __name__ == "__main__":
-    asyncio.run(record())
+    run_recording(record())

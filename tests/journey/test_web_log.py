@@ -121,6 +121,38 @@ async def test_links_lead_from_a_job_to_its_call_and_back_and_to_decisions(
     await expect(choice(cockpit, "Kind")).to_have_value("")
 
 
+async def test_a_question_to_another_agent_is_linked_with_its_message_in_both_logs(
+    cockpit: Cockpit,
+) -> None:
+    asked = {"agent": "bob", "question_id": "q_pears", "session_id": "ses_bob", "answer": "Ripe."}
+    asking = turn(1, "Are the pears ripe?", "choir.agent.ask", asked)
+    origin = {
+        "question_id": "q_pears",
+        "agent": "main",
+        "session_id": "ses_asks",
+        "call_id": "call1",
+    }
+    answering = [
+        *turn(2, "An earlier question", "choir.fs.read", {"path": "a"}),
+        *turn(3, "Ripe?", "t", {}),
+    ]
+    answering[6][2]["wake_up"] = {"summary": "question of main", "question": origin}
+    await store_session(cockpit, "ses_asks", asking, "the agent was stopped")
+    await store_session(cockpit, "ses_bob", answering, "the agent was stopped")
+    page = cockpit.page
+    await cockpit.open("log", "ses_asks")
+    call = page.locator(".log-row").filter(has_text="choir.agent.ask")
+    await call.get_by_role("button").first.click()
+    await call.get_by_role("link", name="question to bob").click()
+    message = page.locator(".log-row[data-target=true]")
+    await expect(message).to_contain_text("Ripe?")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("ses_bob")
+    await page.get_by_role("link", name="because of question of main").click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("ses_asks")
+    await expect(page.locator(".log-row[data-target=true]")).to_contain_text("choir.agent.ask")
+    await cockpit.tab.check()
+
+
 async def test_events_are_filtered_by_kind_lane_and_tool_and_found_by_text(
     cockpit: Cockpit,
 ) -> None:

@@ -121,11 +121,13 @@ class WebTab:
 
 
 @contextlib.asynccontextmanager
-async def running_chromium(*flags: str) -> AsyncIterator[Browser]:
+async def running_chromium(
+    *flags: str, executable: str | None = PAGE_CHROMIUM
+) -> AsyncIterator[Browser]:
     """Start Chromium with these command-line flags."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=PAGE_CHROMIUM, chromium_sandbox=False, args=flags
+            executable_path=executable, chromium_sandbox=False, args=flags
         )
         yield browser
         await browser.close()
