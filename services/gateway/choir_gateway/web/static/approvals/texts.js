@@ -37,6 +37,8 @@ export function stateKind(request) {
 }
 
 export function stateText(request) {
+  // a question that a person closed has expired for its server, but not for lack of time
+  if (request.state === "expired" && request.decided_by && request.decided_by !== "timeout") return t("approvals.state.dismissed");
   return t(`approvals.state.${request.state}`);
 }
 
