@@ -197,6 +197,8 @@ async def look_back(tour: Tour) -> None:
     await asyncio.sleep(0.5)
     await tour.show(6)
     await page.get_by_role("link", name="Memory", exact=True).click()
+    # the log stays until the next page is loaded
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("Memory")
     await page.get_by_role("combobox").select_option(label="Knowledge")
     await page.get_by_role("searchbox").fill("how do I like to travel?")
     await page.keyboard.press("Enter")

@@ -8,6 +8,8 @@ import sys
 import time
 from collections.abc import AsyncIterator, Coroutine
 
+from playwright.async_api import Error
+
 STEP_S = 300.0
 """A part of a recording takes up to a minute on an idle machine."""
 RECORDING_S = 1_500.0
@@ -29,7 +31,7 @@ async def step(name: str, within_s: float = STEP_S) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(within_s):
             yield
-    except (TimeoutError, AssertionError) as error:
+    except (TimeoutError, AssertionError, Error) as error:
         seconds, load = time.monotonic() - begun, os.getloadavg()[0]
         reason = str(error).strip() or "it waited for something that did not come"
         raise RecordingError(

@@ -55,6 +55,10 @@ NAMES = {"agent", "browser", "english", "exec", "like", "memory", "session", "wr
 """Names of services, lanes, tools and languages, and a word of each user agent."""
 
 
+TECHNICAL = re.compile(r"^ *(?:/|\{|choirctl |make )")
+"""Paths, JSON and commands."""
+
+
 def edit(config: dict[str, Any]) -> None:
     """Add a person, and a bot whose token is not set."""
     config["policy"] = [{"action": "ask", "tools": ["choir.fs.write"], "why": "Geld"}]
@@ -160,14 +164,16 @@ async def test_german_views_have_no_english_words(cockpit: Cockpit) -> None:
         await page.goto(f"{cockpit.stack.url}/web/#/{place}")
         await expect(page.locator("main[aria-busy=false]")).to_be_visible()
         await expect(page.get_by_text("Wird geladen")).to_have_count(0)
-        for head in await page.locator(".log-group-head[aria-expanded=false]").all():
-            await head.click()
+        heads = page.locator(".log-group-head[aria-expanded=false]")
+        while await heads.count():
+            await heads.first.click()
         texts = await page.evaluate(READ_WORDS)
         assert len([text for text in texts if "⟦" in text]) > 10, place
         rest = [re.sub("⟦[^⟧]*⟧", " ", text) for text in texts]
+        rest = [text for text in rest if not TECHNICAL.search(text)]
         found = (words_of(rest) & english) - german - NAMES
         texts_found[place] = [text for text in rest if words_of([text]) & found]
-    assert not any(texts_found.values()), texts_found
+    assert not any(texts_found.values()), [it for it in texts_found.items() if it[1]]
     await expect(page.get_by_text("Schreib das auf").first).to_be_visible()
     await context.close()
     await cockpit.user.client.post(f"/v1/approvals/{request['approval_id']}/reject", json={})
