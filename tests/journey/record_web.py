@@ -107,6 +107,9 @@ def lane(cockpit: Cockpit, name: str) -> Locator:
 async def chat(tour: Tour) -> None:
     """Ask something, and read the answer while it is written."""
     page = tour.cockpit.page
+    messages = page.locator(".message")
+    if await messages.count():  # such as a notice that the agent was too slow
+        raise AssertionError(f"somebody has written already: {await messages.first.inner_text()}")
     await tour.show(3)
     await page.get_by_label("Write a message").fill("Plan a day in Lyon for me, by train")
     await tour.show(2)
