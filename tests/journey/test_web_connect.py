@@ -159,7 +159,7 @@ async def test_german_views_have_no_english_words(cockpit: Cockpit) -> None:
     )
     await context.route("**/locales/de.json", mark_texts)
     page = (await open_tab(context, f"{cockpit.stack.url}/web/")).page
-    texts_found: dict[str, list[str]] = {}
+    findings: dict[str, list[str]] = {}
     for place in (*GERMAN, f"approvals/{request['approval_id']}", f"log/{request['session_id']}"):
         await page.goto(f"{cockpit.stack.url}/web/#/{place}")
         await expect(page.locator("main[aria-busy=false]")).to_be_visible()
@@ -172,8 +172,8 @@ async def test_german_views_have_no_english_words(cockpit: Cockpit) -> None:
         rest = [re.sub("⟦[^⟧]*⟧", " ", text) for text in texts]
         rest = [text for text in rest if not TECHNICAL.search(text)]
         found = (words_of(rest) & english) - german - NAMES
-        texts_found[place] = [text for text in rest if words_of([text]) & found]
-    assert not any(texts_found.values()), [it for it in texts_found.items() if it[1]]
+        findings[place] = [text for text in rest if words_of([text]) & found]
+    assert not any(findings.values()), [it for it in findings.items() if it[1]]
     await expect(page.get_by_text("Schreib das auf").first).to_be_visible()
     await context.close()
     await cockpit.user.client.post(f"/v1/approvals/{request['approval_id']}/reject", json={})
