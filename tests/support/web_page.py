@@ -76,6 +76,9 @@ class WebTab:
 
         In steps, so that a request is answered before the page looks at its clock again.
         """
+        # what the jump of the clock before has fired is sent first
+        await self.page.clock.run_for(3_000)
+        await asyncio.sleep(0.05)
         before = len(self.requests)
         for _ in range(20):
             await self.page.clock.run_for(3_000)
