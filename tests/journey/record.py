@@ -3,11 +3,11 @@
 The score is the rehearsal model's; everything else is what anybody gets who types the same.
 """
 
-import asyncio
 import time
 from pathlib import Path
 
 from tests.journey.jobs import SCORE, Talk, check_the_work, leave_the_lists, work_while_talking
+from tests.journey.recording import run_recording, step
 from tests.journey.test_core_jobs import Ears
 from tests.support.stack import (
     ConsoleUser,
@@ -58,8 +58,10 @@ async def record() -> None:
         workspace = leave_the_lists(stack)
         async with console_user(stack.endpoint) as user:
             recorder = Recorder(user)
-            await work_while_talking(Talk(recorder.say, recorder.hear))
-        await check_the_work(stack)
+            async with step("talk beside core jobs"):
+                await work_while_talking(Talk(recorder.say, recorder.hear))
+        async with step("check of the work"):
+            await check_the_work(stack)
         (session, *_) = await sessions_of(stack)
         verified = stack.run("session", "verify", session["session_id"]).strip()
         files = "\n".join(
@@ -90,4 +92,4 @@ def told(payload: dict[str, object]) -> str:
 
 
 if __name__ == "__main__":
-    asyncio.run(record())
+    run_recording(record())

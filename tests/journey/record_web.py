@@ -11,6 +11,7 @@ from typing import Any
 from PIL import Image
 from playwright.async_api import Locator, expect
 
+from tests.journey.recording import run_recording, step
 from tests.support.streaming_model import StreamedCall
 from tests.support.web_cockpit import Cockpit, ask, running_cockpit, use_tools
 
@@ -46,14 +47,15 @@ class Tour:
         self.cockpit = cockpit
         self._frames: list[Image.Image] = []
         self._times: list[int] = []
+        self._named: dict[str, Image.Image] = {}
 
     async def show(self, seconds: float, name: str = "") -> None:
-        """Add what the page shows now; store it as a screenshot, too, if it has a name."""
+        """Add what the page shows now; it is a screenshot, too, if it has a name."""
         picture = Image.open(io.BytesIO(await self.cockpit.page.screenshot())).convert("RGB")
         self._frames.append(picture)
         self._times.append(round(seconds * SECOND_MS))
         if name:
-            picture.quantize(COLOURS).save(FOLDER / f"{name}.png", optimize=True)
+            self._named[name] = picture.quantize(COLOURS)
 
     async def stream(self, call: StreamedCall, text: str, parts: int = 6) -> None:
         """Write an answer in parts, and show each."""
@@ -68,7 +70,9 @@ class Tour:
         await expect(draft).to_have_count(0)
 
     def store(self) -> None:
-        """Store the tour."""
+        """Store the tour and the screenshots, once all of them are there."""
+        for name, picture in self._named.items():
+            picture.save(FOLDER / f"{name}.png", optimize=True)
         first, *rest = self._frames
         first.save(
             FOLDER / "tour.webp",
@@ -103,6 +107,9 @@ def lane(cockpit: Cockpit, name: str) -> Locator:
 async def chat(tour: Tour) -> None:
     """Ask something, and read the answer while it is written."""
     page = tour.cockpit.page
+    messages = page.locator(".message")
+    if await messages.count():  # such as a notice that the agent was too slow
+        raise AssertionError(f"somebody has written already: {await messages.first.inner_text()}")
     await tour.show(3)
     await page.get_by_label("Write a message").fill("Plan a day in Lyon for me, by train")
     await tour.show(2)
@@ -193,6 +200,8 @@ async def look_back(tour: Tour) -> None:
     await asyncio.sleep(0.5)
     await tour.show(6)
     await page.get_by_role("link", name="Memory", exact=True).click()
+    # the log stays until the next page is loaded
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("Memory")
     await page.get_by_role("combobox").select_option(label="Knowledge")
     await page.get_by_role("searchbox").fill("how do I like to travel?")
     await page.keyboard.press("Enter")
@@ -235,9 +244,10 @@ async def record() -> None:
     async with running_cockpit(prepare) as cockpit:
         tour = Tour(cockpit)
         for part in (remember, chat, work, decide, look_back, set_up):
-            await part(tour)
+            async with step(part.__name__.replace("_", " ")):
+                await part(tour)
         tour.store()
 
 
 if __name__ == "__main__":
-    asyncio.run(record())
+    run_recording(record())

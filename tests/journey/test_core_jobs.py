@@ -1,9 +1,13 @@
 """A user talks with an agent whose core jobs are at work: over the console, and through Telegram."""
 
+import asyncio
+
 from choir_testing.telegram import run_fake_telegram
 from tests.journey.jobs import SCORE, Talk, check_the_work, leave_the_lists, work_while_talking
 from tests.journey.phone import BOT_TOKEN, TELEGRAM_USER, Prepare
 from tests.support.stack import ConsoleUser, console_user, running_stack_in_thread
+
+HEAR_S = 180.0
 
 
 class Ears:
@@ -13,8 +17,15 @@ class Ears:
         self._user, self._heard = user, 0
 
     async def hear(self) -> str:
-        async with self._user.arrived:
-            await self._user.arrived.wait_for(lambda: len(self._user.heard) > self._heard)
+        """Return the next message; raises AssertionError if none comes in time."""
+        try:
+            async with asyncio.timeout(HEAR_S), self._user.arrived:
+                await self._user.arrived.wait_for(lambda: len(self._user.heard) > self._heard)
+        except TimeoutError:
+            heard = [it.text[:60] for it in self._user.heard]
+            raise AssertionError(
+                f"No message {self._heard + 1} within {HEAR_S} s: {heard}"
+            ) from None
         self._heard += 1
         return self._user.heard[self._heard - 1].text
 

@@ -6,6 +6,7 @@ One stack and one browser for the whole module; each test continues in the state
 
 import asyncio
 import json
+import re
 import wave
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -15,15 +16,15 @@ from typing import Any
 import asyncpg
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, expect
+from playwright.async_api import Locator, Page, expect
 
 from choir_testing.fake_push_service import FakePushService, run_push_service
-from tests.support.chromium import needs_chromium
+from tests.support.chromium import WHOLE_CHROMIUM, needs_chromium
 from tests.support.mail import make_certificate
 from tests.support.polling import until
 from tests.support.streaming_model import StreamedCall
 from tests.support.web_cockpit import Cockpit, running_cockpit
-from tests.support.web_page import PATIENCE_MS, open_tab
+from tests.support.web_page import PATIENCE_MS, open_context, open_tab, running_chromium
 from tests.support.xss_corpus import xss_corpus
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_chromium]
@@ -65,6 +66,8 @@ CLICK = """() => {
   const notification = {close() {}, data: {dm: 'console'}};
   dispatchEvent(Object.assign(event, {notification, waitUntil() {}}));
 }"""
+SHOWN = """registration.getNotifications()
+  .then((all) => all.map((it) => [it.title, it.body, it.tag, it.lang, it.data]))"""
 SUBSCRIBE = """
 const body = %s;
 if ('PushManager' in window) {
@@ -381,6 +384,60 @@ async def test_a_browser_is_told_by_push_while_its_page_is_closed(
     rows = await query(cockpit, "SELECT 1 FROM choir_control.web_push_subscriptions")
     assert rows == [] and service.refused == []
     await page.get_by_text("Operator", exact=True).click()
+
+
+async def registration_of(page: Page) -> str:
+    """Return the id under which Chromium knows the service worker of a page."""
+    ids: list[str] = []
+    session = await page.context.new_cdp_session(page)
+    session.on(
+        "ServiceWorker.workerRegistrationUpdated",
+        lambda event: ids.extend(it["registrationId"] for it in event["registrations"]),
+    )
+    await session.send("ServiceWorker.enable")
+
+    async def is_known() -> bool:
+        return ids != []
+
+    await until(is_known, within=120)
+    return ids[-1]
+
+
+async def test_a_push_is_a_notification_in_the_language_of_the_page_without_what_was_said(
+    cockpit: Cockpit, push_service: tuple[FakePushService, Path]
+) -> None:
+    origin, push = cockpit.stack.url, {"kind": "request", "agent": "ma\u202ein", "dm": "console"}
+    subscription = push_service[0].subscribe("")
+    # the shell shows no notifications; this one does, and takes pushes from its debugging protocol
+    async with running_chromium(executable=WHOLE_CHROMIUM) as browser:
+        context = await open_context(
+            browser,
+            storage_state=await cockpit.context.storage_state(),
+            permissions=["notifications"],
+            locale="de-DE",
+        )
+        await context.add_init_script(SUBSCRIBE % json.dumps(subscription.body))
+        page = (await open_tab(context, f"{origin}/web/")).page
+        await page.get_by_text("Betreiber", exact=True).click()
+        choice = page.get_by_label("Auch wenn diese Seite geschlossen ist")
+        async with page.expect_response(re.compile("session/push$")):
+            await choice.click()
+        await expect(choice).to_be_checked()
+        registration, worker = await registration_of(page), context.service_workers[0]
+        blank = await context.new_page()
+        session = await context.new_cdp_session(blank)
+        await session.send("ServiceWorker.enable")
+        await page.close()  # a page in view would show the message itself
+        sent = {"origin": origin, "registrationId": registration, "data": json.dumps(push)}
+        await session.send("ServiceWorker.deliverPushMessage", sent)
+
+        async def is_shown() -> bool:
+            return bool(await worker.evaluate(SHOWN))
+
+        await until(is_shown, within=120)
+        assert await worker.evaluate(SHOWN) == [
+            ["main bittet um eine Entscheidung", "", "choir:console", "de", {"dm": "console"}]
+        ]
 
 
 async def test_hostile_files_and_corrections_run_nothing(cockpit: Cockpit) -> None:

@@ -1,17 +1,24 @@
-"""Connecting a Telegram bot on the page `setup`, against a Bot API of the test, in a real Chromium."""
+"""Connecting a Telegram bot on the page `setup`, against a Bot API of the test, in a real Chromium.
+
+The same stack shows first that German views have no English words.
+"""
 
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, expect
+from playwright.async_api import Locator, Route, expect
 
 from choir_common.http.client import make_client
+from choir_gateway.web.assets import STATIC
 from choir_testing.telegram import FakeTelegram, run_fake_telegram
 from tests.support.chromium import needs_chromium
-from tests.support.web_cockpit import Cockpit, running_cockpit
+from tests.support.polling import until
+from tests.support.web_cockpit import Cockpit, ask, running_cockpit, use_tools
+from tests.support.web_page import open_context, open_tab
 from tests.support.xss_corpus import xss_corpus
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_chromium]
@@ -20,8 +27,41 @@ ADA, BOB = 4711, 4712
 HOSTILE = next(it for it in xss_corpus() if "<img" in it and len(it) < 60)
 
 
+GERMAN = (
+    *("chat", "now", "approvals", "log", "cost", "memory", "setup"),
+    *(
+        f"memory/main/{it}"
+        for it in ("knowledge", "calendar", "collections", "reminders", "overview")
+    ),
+    *(
+        f"setup/{it}"
+        for it in ("models", "config", "secrets", "channels", "people", "installation")
+    ),
+)
+"""All pages but the guides, which are English. What is said in conversations is the same on all channels."""
+READ_WORDS = """() => {
+  const texts = [];
+  const walker = document.createTreeWalker(document.getElementById('app'), NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const {data, parentElement} = walker.currentNode;
+    if (!parentElement.closest('code, pre, textarea, .messages, [lang=en]')) texts.push(data);
+  }
+  for (const name of ['title', 'aria-label', 'placeholder', 'data-title']) {
+    for (const element of document.querySelectorAll(`#app [${name}]`)) texts.push(element.getAttribute(name));
+  }
+  return texts;
+}"""
+NAMES = {"agent", "browser", "english", "exec", "like", "memory", "session", "write"}
+"""Names of services, lanes, tools and languages, and a word of each user agent."""
+
+
+TECHNICAL = re.compile(r"^ *(?:/|\{|choirctl |make )")
+"""Paths, JSON and commands."""
+
+
 def edit(config: dict[str, Any]) -> None:
     """Add a person, and a bot whose token is not set."""
+    config["policy"] = [{"action": "ask", "tools": ["choir.fs.write"], "why": "Geld"}]
     config["gateways"]["bot"] = {"type": "telegram", "secret": "bot-token"}
     config["people"] = {
         "max": {"role": "owner", "identities": [{"gateway": "console", "user": "operator"}]}
@@ -58,6 +98,86 @@ async def begin(cockpit: Cockpit, telegram: FakeTelegram, token: str, person: st
     await form.get_by_label("Bot API server").fill(telegram.api_url)
     await form.get_by_role("button", name="Get the code").click()
     return page.get_by_role("article", name=f"@bot_{token.partition(':')[0]}")
+
+
+def words_of(texts: Iterable[str]) -> set[str]:
+    return {word for text in texts for word in re.findall(r"[a-z]{3,}", text.lower())}
+
+
+async def mark_texts(route: Route) -> None:
+    """Send a catalogue with its texts marked, but not the values in them."""
+    answer = await route.fetch()
+    texts = {
+        key: re.sub(r"[^{}]+(?![^{]*\})", "⟦\\g<0>⟧", text)
+        for key, text in (await answer.json()).items()
+    }
+    await route.fulfill(response=answer, json=texts)
+
+
+async def test_what_the_server_says_is_german_in_a_german_page(cockpit: Cockpit) -> None:
+    context = await open_context(cockpit.browser, locale="de-DE")
+    page = (await open_tab(context, f"{cockpit.stack.url}/web/")).page
+    await page.get_by_label("Betreiber-Token").fill("falsch")
+    await page.get_by_role("button", name="Anmelden").click()
+    await expect(page.get_by_role("alert")).to_have_text("Das Betreiber-Token ist falsch.")
+    await context.close()
+    state = await cockpit.context.storage_state()
+    context = await open_context(cockpit.browser, storage_state=state, locale="de-DE")
+    page = (await open_tab(context, f"{cockpit.stack.url}/web/#/approvals/appr_nichts")).page
+    await expect(page.get_by_role("alert")).to_contain_text("Es gibt keine Anfrage 'appr_nichts'.")
+    # without a translation, its own words are shown as such
+    await page.route(
+        "**/v1/sessions/ses_nichts",
+        lambda route: route.fulfill(
+            status=409, json={"detail": "It is <b>odd</b>.", "code": "conflict"}
+        ),
+    )
+    await page.goto(f"{cockpit.stack.url}/web/#/log/ses_nichts")
+    text = "Der jetzige Stand lässt das nicht zu. Meldung des Servers: It is <b>odd</b>."
+    await expect(page.get_by_role("alert")).to_contain_text(text)
+    await context.close()
+
+
+async def test_german_views_have_no_english_words(cockpit: Cockpit) -> None:
+    (await ask(cockpit, "Hallo")).end("Guten Tag.")
+    hidden = {"path": "kasse.txt", "content": "5\u202e \u200b p\u0430ypal"}
+    use_tools(await ask(cockpit, "Schreib das auf"), ("choir.fs.write", hidden))
+
+    async def asks() -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = (await cockpit.user.client.get("/v1/approvals")).json()[
+            "items"
+        ]
+        return items
+
+    await until(asks, within=120)
+    [request] = await asks()
+    state = await cockpit.context.storage_state()
+    context = await open_context(cockpit.browser, storage_state=state, locale="de-DE")
+    english, german = (
+        words_of(json.loads((STATIC / f"locales/{name}.json").read_text()).values())
+        for name in ("en", "de")
+    )
+    await context.route("**/locales/de.json", mark_texts)
+    page = (await open_tab(context, f"{cockpit.stack.url}/web/")).page
+    findings: dict[str, list[str]] = {}
+    for place in (*GERMAN, f"approvals/{request['approval_id']}", f"log/{request['session_id']}"):
+        await page.goto(f"{cockpit.stack.url}/web/#/{place}")
+        await expect(page.locator("main[aria-busy=false]")).to_be_visible()
+        await expect(page.get_by_text("Wird geladen")).to_have_count(0)
+        heads = page.locator(".log-group-head[aria-expanded=false]")
+        while await heads.count():
+            await heads.first.click()
+        texts = await page.evaluate(READ_WORDS)
+        assert len([text for text in texts if "⟦" in text]) > 10, place
+        rest = [re.sub("⟦[^⟧]*⟧", " ", text) for text in texts]
+        rest = [text for text in rest if not TECHNICAL.search(text)]
+        found = (words_of(rest) & english) - german - NAMES
+        findings[place] = [text for text in rest if words_of([text]) & found]
+    assert not any(findings.values()), [it for it in findings.items() if it[1]]
+    await expect(page.get_by_text("Schreib das auf").first).to_be_visible()
+    await context.close()
+    await cockpit.user.client.post(f"/v1/approvals/{request['approval_id']}/reject", json={})
+    (await cockpit.model.next_call()).end("Gut.")
 
 
 async def test_channels_are_shown_with_what_is_wrong_with_them(cockpit: Cockpit) -> None:

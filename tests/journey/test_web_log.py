@@ -7,7 +7,6 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
@@ -17,68 +16,16 @@ from playwright.async_api import Locator, Route, expect
 from choir_common.eventlog.chain import LogHead, event_hash
 from choir_common.http.client import make_client
 from choir_common.wire.events import Event
-from choir_common.wire.model import JsonObject
 from tests.support.chromium import needs_chromium
 from tests.support.stored_sessions import connect, session_id, store_session, turn
-from tests.support.streaming_model import StreamedCall
 from tests.support.web_cockpit import Cockpit, running_cockpit, use_tools
 from tests.support.web_page import UNUSED_S
+from tests.support.worked_session import decide, set_prices, work
 from tests.support.xss_corpus import xss_corpus
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_chromium]
-JOB = {"job_name": "sort-fruit", "task_spec": "Sort fruit.txt by name."}
-FRUIT = {"path": "fruit.txt", "content": "apple\npear\n"}
 LONG = 6_000
 """Events of the longest session."""
-
-
-def set_prices(config: dict[str, Any]) -> None:
-    """Give the model prices and its agent a budget, so that there is money to show."""
-    config["models"]["default"]["prices"] = {"input": 3_000, "output": 15_000}
-    config["budgets"] = {"usd_per_day": 5_000, "usd_per_month": 9_000, "usd_per_job": 1_000}
-
-
-def is_edge(call: StreamedCall) -> bool:
-    return "choir_core_spawn" in json.dumps(call.body.get("tools", []))
-
-
-async def work(cockpit: Cockpit, secret: str) -> None:
-    """Let the agent fail once, start a job that writes a file, and report about it."""
-    call = await cockpit.ask(f"Please sort my fruit, the token is {secret}")
-    use_tools(call, ("choir_fs_read", {"path": "missing.txt"}), ("choir_core_spawn", JOB))
-    edge = ["I have started a job.", "Your fruit is sorted."]
-    core: list[tuple[str, JsonObject] | str] = [("choir_fs_write", FRUIT), "Sorted."]
-    while edge or core:
-        call = await cockpit.model.next_call()
-        if is_edge(call):
-            call.end(edge.pop(0))
-            continue
-        match core.pop(0):
-            case str(text):
-                call.end(text)
-            case tool:
-                use_tools(call, tool)
-    async with asyncio.timeout(60), cockpit.user.arrived:
-        while not any("fruit is sorted" in it.text for it in cockpit.user.heard):
-            await cockpit.user.arrived.wait()
-
-
-async def decide(cockpit: Cockpit) -> None:
-    """Let the agent propose a change, and reject it."""
-    call = await cockpit.ask("Remember more events")
-    patch = {"patch": {"event_window": 90}, "reason": "to remember more"}
-    use_tools(call, ("choir_propose_config_change", patch))
-    (await cockpit.model.next_call()).end("I have asked for it.")
-    async with make_client(cockpit.stack.endpoint) as client:
-        async with asyncio.timeout(30):
-            while not (items := (await client.get("/v1/approvals")).json()["items"]):
-                await asyncio.sleep(0.1)
-        answer = await client.post(f"/v1/approvals/{items[0]['approval_id']}/reject", json={})
-        answer.raise_for_status()
-    (await cockpit.model.next_call()).end("Then I leave it.")
-    async with asyncio.timeout(60), cockpit.user.arrived:
-        while not any("leave it" in it.text for it in cockpit.user.heard):
-            await cockpit.user.arrived.wait()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -172,6 +119,38 @@ async def test_links_lead_from_a_job_to_its_call_and_back_and_to_decisions(
     await expect(page.locator(".log-row[data-target=true]")).to_contain_text("choir.propose")
     # the filter would hide the call
     await expect(choice(cockpit, "Kind")).to_have_value("")
+
+
+async def test_a_question_to_another_agent_is_linked_with_its_message_in_both_logs(
+    cockpit: Cockpit,
+) -> None:
+    asked = {"agent": "bob", "question_id": "q_pears", "session_id": "ses_bob", "answer": "Ripe."}
+    asking = turn(1, "Are the pears ripe?", "choir.agent.ask", asked)
+    origin = {
+        "question_id": "q_pears",
+        "agent": "main",
+        "session_id": "ses_asks",
+        "call_id": "call1",
+    }
+    answering = [
+        *turn(2, "An earlier question", "choir.fs.read", {"path": "a"}),
+        *turn(3, "Ripe?", "t", {}),
+    ]
+    answering[6][2]["wake_up"] = {"summary": "question of main", "question": origin}
+    await store_session(cockpit, "ses_asks", asking, "the agent was stopped")
+    await store_session(cockpit, "ses_bob", answering, "the agent was stopped")
+    page = cockpit.page
+    await cockpit.open("log", "ses_asks")
+    call = page.locator(".log-row").filter(has_text="choir.agent.ask")
+    await call.get_by_role("button").first.click()
+    await call.get_by_role("link", name="question to bob").click()
+    message = page.locator(".log-row[data-target=true]")
+    await expect(message).to_contain_text("Ripe?")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("ses_bob")
+    await page.get_by_role("link", name="because of question of main").click()
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("ses_asks")
+    await expect(page.locator(".log-row[data-target=true]")).to_contain_text("choir.agent.ask")
+    await cockpit.tab.check()
 
 
 async def test_events_are_filtered_by_kind_lane_and_tool_and_found_by_text(

@@ -8,7 +8,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -127,7 +127,9 @@ async def database(cockpit: Cockpit) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def insert_requests(
-    cockpit: Cockpit, requests: list[tuple[str, ApprovalKind, JsonObject, JsonObject]]
+    cockpit: Cockpit,
+    requests: list[tuple[str, ApprovalKind, JsonObject, JsonObject]],
+    hosts: Sequence[str] = (),
 ) -> None:
     async with database(cockpit) as connection:
         for approval_id, kind, payload, basis in requests:
@@ -141,7 +143,7 @@ async def insert_requests(
                 json.dumps(payload),
                 json.dumps(basis),
                 request_digest(kind, payload, basis),
-                [PAYLOADS[0], SNEAKY],
+                list(hosts),
             )
 
 
@@ -341,14 +343,67 @@ async def test_a_request_that_was_decided_elsewhere_is_refused_and_shown_so(
     await expect(page.get_by_role("button", name="Reject")).to_be_visible()
     # another tab of the same browser rejects it
     other = await cockpit.context.new_page()
+    await other.clock.install()
     await other.goto(page.url)
+    await expect(other.get_by_role("button", name="Reject")).to_be_visible()
+    await expect(other.get_by_role("link", name="Approvals 1 waiting")).to_be_visible()
+    # its clock stands still: it asks for the list again because of the decision, not after a while
+    await other.clock.pause_at(await other.evaluate("Date.now() / 1000") + 1)
     await other.get_by_role("button", name="Reject").click()
     await expect(other.locator(".question .badge")).to_have_text("rejected")
+    await expect(other.get_by_role("link", name="Approvals", exact=True)).to_be_visible()
+    await other.clock.resume()  # the clock is one of all pages of the context
     await other.close()
     await expect(page.locator(".question .badge")).to_have_text("rejected")
     await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     await cockpit.open("approvals", "appr_nothing")
     await expect(page.get_by_role("alert")).to_contain_text("There is no approval request")
+
+
+async def test_a_question_of_an_mcp_server_is_answered_by_its_form(cockpit: Cockpit) -> None:
+    fields = {
+        "seats": {"type": "integer"},
+        "class": {"type": "string", "enum": ["first", "second"]},
+        "quiet": {"type": "boolean"},
+    }
+    form: JsonObject = {"type": "object", "properties": fields, "required": ["seats"]}
+    payload: JsonObject = {
+        "server": "trains",
+        "tool": "book",
+        "message": "Which seats?",
+        "form": form,
+    }
+    names = ("appr_question1", "appr_question2")
+    await insert_requests(cockpit, [(name, "mcp_question", payload, {}) for name in names])
+    page = cockpit.page
+    await cockpit.open("approvals", names[0])
+    await expect(page.locator(".question")).to_contain_text(
+        "An MCP server of main asks you something"
+    )
+    await expect(page.locator(".change")).to_contain_text("Which seats?")
+    await expect(page.get_by_text("The text is the server's")).to_be_visible()
+    answer, approve = (
+        page.get_by_role("group", name="Your answer"),
+        page.get_by_role("button", name="Approve"),
+    )
+    await page.get_by_role("checkbox").check()
+    await expect(approve).to_be_disabled()
+    await answer.get_by_label("seats").fill("three")
+    await answer.get_by_label("class").select_option("second")
+    await cockpit.check("approvals-question")
+    await approve.click()
+    # what control refuses is said, and nothing is lost
+    await expect(page.locator(".toast")).to_contain_text("seats")
+    await expect(answer.get_by_label("class")).to_have_value("second")
+    await answer.get_by_label("seats").fill("3")
+    async with page.expect_request("**/approve") as approving:
+        await approve.click()
+    sent = (await approving.value).post_data_json
+    assert sent is not None and sent["values"] == {"seats": "3", "class": "second"}
+    await expect(page.locator(".question .badge")).to_have_text("approved")
+    await cockpit.open("approvals", names[1])
+    await page.get_by_role("button", name="Close without an answer").click()
+    await expect(page.locator(".question .badge")).to_have_text("closed without an answer")
 
 
 async def test_hostile_requests_are_words_and_nothing_in_them_is_hidden(cockpit: Cockpit) -> None:
@@ -357,7 +412,7 @@ async def test_hostile_requests_are_words_and_nothing_in_them_is_hidden(cockpit:
     requests = [
         hostile_request(number, texts[number::HOSTILE_KINDS]) for number in range(HOSTILE_KINDS)
     ]
-    await insert_requests(cockpit, requests)
+    await insert_requests(cockpit, requests, [PAYLOADS[0], SNEAKY])
     page = cockpit.page
     await cockpit.open("approvals")
     await expect(page.get_by_role("listitem").get_by_role("heading")).to_have_count(len(requests))

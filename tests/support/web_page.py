@@ -76,6 +76,9 @@ class WebTab:
 
         In steps, so that a request is answered before the page looks at its clock again.
         """
+        # what the jump of the clock before has fired is sent first
+        await self.page.clock.run_for(3_000)
+        await asyncio.sleep(0.05)
         before = len(self.requests)
         for _ in range(20):
             await self.page.clock.run_for(3_000)
@@ -121,11 +124,13 @@ class WebTab:
 
 
 @contextlib.asynccontextmanager
-async def running_chromium(*flags: str) -> AsyncIterator[Browser]:
+async def running_chromium(
+    *flags: str, executable: str | None = PAGE_CHROMIUM
+) -> AsyncIterator[Browser]:
     """Start Chromium with these command-line flags."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=PAGE_CHROMIUM, chromium_sandbox=False, args=flags
+            executable_path=executable, chromium_sandbox=False, args=flags
         )
         yield browser
         await browser.close()

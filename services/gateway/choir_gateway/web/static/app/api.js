@@ -1,7 +1,7 @@
 /* Requests to `/v1`. Addresses are relative, so that the page works below the prefix of a reverse proxy. */
 import {signal} from "./html.js";
 import {forgetAll, recall, remember} from "./settings.js";
-import {t} from "./texts.js";
+import {problemText, t} from "./texts.js";
 
 /** The address of the endpoint: the folder above the one of this page. */
 export const BASE = new URL("..", new URL(".", location.href)).href;
@@ -52,7 +52,7 @@ export async function send(method, path, {body, json, headers = {}, signal: abor
   // another page of this browser may have signed in or out
   if (response.status === 401 && session.value) session.value = null;
   throw new ApiError(
-    response.status, problem.detail ?? response.statusText, Number(response.headers.get("retry-after")) || 0,
+    response.status, problemText(problem.detail ?? response.statusText, problem.code), Number(response.headers.get("retry-after")) || 0,
   );
 }
 

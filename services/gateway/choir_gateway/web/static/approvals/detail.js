@@ -1,7 +1,7 @@
 /* One request: what is asked, what to look at, the exact change, and the decision or the rollback. */
 import {html, useEffect} from "../app/html.js";
 import {addressOf} from "../app/router.js";
-import {t} from "../app/texts.js";
+import {serverText, t} from "../app/texts.js";
 import {formatDateTime} from "../cockpit/formats.js";
 import {Badge, Details, PageFrame, Section, Waiting} from "../cockpit/kit.js";
 import {useResource} from "../cockpit/resource.js";
@@ -46,7 +46,7 @@ function Question({request}) {
   return html`<div class="panel question">
     <h2>${questionText(request)} <${Badge} kind=${stateKind(request)}>${stateText(request)}</${Badge}></h2>
     <p class="subject"><${Subject} request=${request} /></p>
-    ${request.detail && html`<p class="result" role="status"><${Spelled} text=${request.detail} /></p>`}
+    ${request.detail && html`<p class="result" role="status"><${Spelled} text=${serverText(request.detail)} /></p>`}
   </div>`;
 }
 

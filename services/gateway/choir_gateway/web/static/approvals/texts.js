@@ -1,5 +1,5 @@
 /* What a request asks for, how far it is, and what to look at before a decision. Pure apart from the language. */
-import {t} from "../app/texts.js";
+import {findText, t} from "../app/texts.js";
 import {deciderName} from "../cockpit/formats.js";
 
 const STATE_KINDS = {
@@ -8,27 +8,18 @@ const STATE_KINDS = {
 };
 const TYPES = ["call", "mcp_tools", "mcp_question", "config_change", "skill", "tool", "repo_change"];
 const SPELLED = /<U\+([0-9A-F]{4,6})>/g;
-// Unicode names of the characters that hide or reorder words; others are shown by their number.
-const CHARACTER_NAMES = {
-  "0009": "tab", "000A": "line feed", "000D": "carriage return", "001B": "escape", "00A0": "no-break space", "00AD": "soft hyphen", "034F": "combining grapheme joiner", "061C": "Arabic letter mark",
-  "180E": "Mongolian vowel separator", "200B": "zero width space", "200C": "zero width non-joiner",
-  "200D": "zero width joiner", "200E": "left-to-right mark", "200F": "right-to-left mark", "2028": "line separator", "003C": "a literal \u201c<U+\u201d, which looks like a mark of this page",
-  "2029": "paragraph separator", "202A": "left-to-right embedding", "202B": "right-to-left embedding",
-  "202C": "pop directional formatting", "202D": "left-to-right override", "202E": "right-to-left override",
-  "2060": "word joiner", "2066": "left-to-right isolate", "2067": "right-to-left isolate",
-  "2068": "first strong isolate", "2069": "pop directional isolate", "3164": "Hangul filler", "FEFF": "byte order mark",
-};
-
 // Scripts whose letters look like those of others: name, first and last number.
 const SCRIPTS = [
-  ["Greek", 0x370, 0x3ff], ["Cyrillic", 0x400, 0x52f], ["Armenian", 0x530, 0x58f], ["Cherokee", 0x13a0, 0x13ff],
+  ["greek", 0x370, 0x3ff], ["cyrillic", 0x400, 0x52f], ["armenian", 0x530, 0x58f], ["cherokee", 0x13a0, 0x13ff],
   ["fullwidth", 0xff01, 0xff5e], ["mathematical", 0x1d400, 0x1d7ff],
 ];
 
+/** What a character is called: one that hides or reorders words by its name, a letter by its script, else nothing. */
 function characterName(number) {
   const code = parseInt(number, 16);
   const script = SCRIPTS.find(([, first, last]) => code >= first && code <= last);
-  return CHARACTER_NAMES[number] ?? (script ? `${String.fromCodePoint(code)} (${script[0]})` : "");
+  return findText(`approvals.character.${number}`)
+    ?? (script ? `${String.fromCodePoint(code)} (${t(`approvals.script.${script[0]}`)})` : "");
 }
 
 /** Whether an approval has an effect of its own, which can be rolled back; a call just runs. */
@@ -46,6 +37,8 @@ export function stateKind(request) {
 }
 
 export function stateText(request) {
+  // a question that a person closed has expired for its server, but not for lack of time
+  if (request.state === "expired" && request.decided_by && request.decided_by !== "timeout") return t("approvals.state.dismissed");
   return t(`approvals.state.${request.state}`);
 }
 

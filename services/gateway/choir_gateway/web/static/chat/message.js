@@ -3,7 +3,7 @@ import {copyText} from "../app/code-block.js";
 import {html, useMemo} from "../app/html.js";
 import {Icon} from "../app/icons.js";
 import {Markdown} from "../app/markdown.js";
-import {formatTime, t} from "../app/texts.js";
+import {formatTime, language, t} from "../app/texts.js";
 import {notify} from "../app/toast.js";
 import {Attachments} from "./attachments.js";
 
@@ -54,7 +54,7 @@ function Footer({item, conversation, canCorrect, isCorrected, question}) {
       <button class="quiet" onClick=${() => conversation.discard(item)}>${t("message.discard")}</button></footer>`;
   }
   const state = item.state === "waiting" ? t("message.waiting") : "";
-  return html`<footer><time datetime=${item.at} title=${new Date(item.at).toLocaleString()}>${formatTime(item.at)}</time>
+  return html`<footer><time datetime=${item.at} title=${new Date(item.at).toLocaleString(language.value)}>${formatTime(item.at)}</time>
     ${state && html`<span>${state}</span>`}
     ${item.edits && !isCorrected && html`<span>${t("message.correction")}</span>`}
     ${isCorrected && html`<span>${t("message.corrected")}</span>`}

@@ -29,7 +29,7 @@ export function EventRow({id, row, costs, isTarget}) {
     ${isOpen && html`<div class="log-row-body">
       ${isCall ? html`<${CallDetails} row=${row} />` : html`<${ModelDetails} payload=${payload} row=${row} />`}
       <p class="log-links">${row.cause && html`<${Jump} id=${id} link=${row.cause} text=${t("log.cause")} />`}
-        ${row.effects.map((it) => html`<${Jump} key=${it.rev} id=${id} link=${it} />`)}</p>
+        ${row.effects.map((it) => html`<${Jump} key=${it.place ?? it.rev} id=${id} link=${it} />`)}</p>
       ${isCall ? html`<${Block} title=${t("log.input")} value=${row.input} />
         ${row.output !== undefined && html`<${Block} title=${t("log.result")} value=${row.output} />`}
         <${Stored} row=${row} />`

@@ -31,7 +31,7 @@ export function GroupCard({id, group, rows, costs, isOpen, onToggle, highlight})
       ${group.isOpen && html`<${Badge} kind="busy">${t("log.outcome.open")}<//>`}
       ${group.outcome && html`<${Badge} kind=${OUTCOMES[group.outcome]}>${t(`log.outcome.${group.outcome}`)}<//>`}
       ${group.cause && html`<${Jump} id=${id} link=${group.cause} text=${t("log.cause")} />`}
-      ${group.effects.map((it) => html`<${Jump} key=${it.rev} id=${id} link=${it} />`)}
+      ${group.effects.map((it) => html`<${Jump} key=${it.place ?? it.rev} id=${id} link=${it} />`)}
     </p>
     ${isOpen && html`<ol class="log-rows">${rows.slice(0, limit).map((row) => html`<${EventRow} key=${row.rev} id=${id} row=${row} costs=${costs}
       isTarget=${row.rev === highlight} />`)}</ol>

@@ -17,8 +17,8 @@ export function Cost({cost}) {
     ${cost.unknown > 0 && html`<span title=${t("log.unpriced", {count: cost.unknown})}>${t("log.unpriced.short")}</span>`}`;
 }
 
-/** A link to the event that is the cause or the effect of another one. */
+/** A link to the event that is the cause or the effect of another one, in this log or in that of another agent. */
 export function Jump({id, link, text = "→"}) {
-  return html`<a class="log-jump" href=${addressOf("log", id, String(link.rev))}>${text} ${t(`log.link.${link.kind}`)}${link.name
-    && html` ${showInvisible(link.name)}`} (${link.rev})</a>`;
+  return html`<a class="log-jump" href=${addressOf("log", link.session ?? id, String(link.place ?? link.rev))}>${text} ${t(`log.link.${link.kind}`)}${link.name
+    && html` ${showInvisible(link.name)}`}${link.rev && ` (${link.rev})`}</a>`;
 }

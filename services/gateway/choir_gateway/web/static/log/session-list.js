@@ -2,7 +2,7 @@
 import {get} from "../app/api.js";
 import {html, useRef, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
-import {t} from "../app/texts.js";
+import {serverText, t} from "../app/texts.js";
 import {formatAgo, formatDateTime, formatDuration, formatNumber} from "../cockpit/formats.js";
 import {ActionButton, Badge, DataTable, Empty, PageFrame, Waiting} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
@@ -59,7 +59,7 @@ function columns() {
     {key: "ended", title: t("log.ended"), render: (it) => it.ended_at && html`<time title=${formatDateTime(it.ended_at)}>${formatAgo(it.ended_at)}</time>`},
     {key: "lasted", title: t("log.lasted"), align: "end", render: (it) => it.ended_at && formatDuration(new Date(it.ended_at) - new Date(it.started_at))},
     {key: "events", title: t("log.events"), align: "end", render: (it) => formatNumber(it.head_rev)},
-    {key: "why", title: t("log.why"), render: (it) => it.end_reason},
+    {key: "why", title: t("log.why"), render: (it) => serverText(it.end_reason)},
     {key: "dms", title: t("log.conversations"), render: (it) => it.conversations.join(", ")},
   ];
 }

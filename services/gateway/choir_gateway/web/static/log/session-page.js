@@ -1,7 +1,7 @@
 /* One session: facts, lanes over time, filters, and the timeline. */
 import {html, useEffect, useMemo, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
-import {t} from "../app/texts.js";
+import {serverText, t} from "../app/texts.js";
 import {formatDateTime, formatMoney, formatNumber} from "../cockpit/formats.js";
 import {Badge, Empty, explain, PageFrame, Section, Waiting} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
@@ -18,20 +18,21 @@ const GROUPS = 40; // shown at once
 const NEWER = 5; // groups above one that was jumped to
 const OPEN_FOUND = 10; // groups that a search opens
 
-export function SessionPage({id, rev}) {
+/** `place` is a revision, the id of a call or of another agent's question, or null. */
+export function SessionPage({id, place}) {
   const session = useResource(`v1/sessions/${encodeURIComponent(id)}`);
   if (!session.data) return html`<${PageFrame} title=${t("page.log")} detail=${id}><${Waiting} resource=${session} /><//>`;
-  return html`<${SessionView} session=${session.data} reload=${session.reload} rev=${rev} />`;
+  return html`<${SessionView} session=${session.data} reload=${session.reload} place=${place} />`;
 }
 
-function SessionView({session, reload, rev}) {
+function SessionView({session, reload, place}) {
   const id = session.session_id;
   const log = useMemo(() => new SessionLog(id), []);
   const [filter, setFilter] = useState(NO_FILTER);
   const [isExporting, setExporting] = useState(false);
   const costs = useCosts(id, isLive(session));
   useEffect(() => {
-    log.open(session, rev);
+    log.open(session, typeof place === "number" ? place : null);
     return () => log.close();
   }, []);
   useEffect(() => { if (log.hasEnded.value) reload(); }, [log.hasEnded.value]);
@@ -47,7 +48,7 @@ function SessionView({session, reload, rev}) {
     <${LaneChart} id=${id} groups=${log.timeline.groups} version=${version} />
     <${Section} title=${t("log.timeline")} detail=${t("log.loaded", {from: formatNumber(log.firstRev), to: formatNumber(log.lastRev)})}>
       <${FilterBar} timeline=${log.timeline} filter=${filter} setFilter=${setFilter} />
-      <${Timeline} id=${id} log=${log} found=${found} filter=${filter} setFilter=${setFilter} costs=${costs.byRev} rev=${rev} />
+      <${Timeline} id=${id} log=${log} found=${found} filter=${filter} setFilter=${setFilter} costs=${costs.byRev} place=${place} />
     <//>
     <${ExportDialog} id=${id} isOpen=${isExporting} onClose=${() => setExporting(false)} />
   <//>`;
@@ -67,7 +68,7 @@ function Facts({session, log, costs}) {
       ${isLive(session) && html` <span role="status">${log.isConnected.value ? t("log.live") : t("connection.lost")}</span>`}</dd></div>
     <div><dt>${t("log.begun")}</dt><dd>${formatDateTime(session.started_at)}</dd></div>
     ${session.ended_at && html`<div><dt>${t("log.ended")}</dt><dd>${formatDateTime(session.ended_at)}</dd></div>`}
-    ${session.end_reason && html`<div><dt>${t("log.why")}</dt><dd>${session.end_reason}</dd></div>`}
+    ${session.end_reason && html`<div><dt>${t("log.why")}</dt><dd>${serverText(session.end_reason)}</dd></div>`}
     <div><dt>${t("log.events")}</dt><dd>${formatNumber(Math.max(session.head_rev, log.lastRev))}</dd></div>
     ${total && html`<div><dt>${t("log.cost")}</dt><dd>${formatMoney(total.cost_usd)}${total.unknown_calls > 0
       && html` <${Badge} kind="warning">${t("log.unpriced", {count: total.unknown_calls})}<//>`}</dd></div>
@@ -77,13 +78,14 @@ function Facts({session, log, costs}) {
   </dl>`;
 }
 
-function Timeline({id, log, found, filter, setFilter, costs, rev}) {
+function Timeline({id, log, found, filter, setFilter, costs, place}) {
   const [first, setFirst] = useState(null); // key of the first group shown; null: the newest
   const [shown, setShown] = useState(GROUPS);
   const [opened, setOpened] = useState({}); // by the user: key -> whether it is open
   useEffect(() => { if (isFiltering(filter)) showFrom(0); }, [filter]);
   const isSearch = isFiltering(filter);
-  const target = rev === null ? undefined : log.timeline.byRev.get(rev);
+  const rev = typeof place === "string" ? log.timeline.revisionOf(place) : place;
+  const target = log.timeline.byRev.get(rev);
   const from = first === null ? 0 : Math.max(0, found.findIndex(({group}) => group.key === first));
 
   function showFrom(at, count = GROUPS) {
@@ -92,8 +94,8 @@ function Timeline({id, log, found, filter, setFilter, costs, rev}) {
   }
 
   useEffect(() => {
-    if (rev === null || log.isLoading.value) return;
-    if (!target && rev < log.firstRev) log.loadEarlier(true);
+    if (place === null || log.isLoading.value) return;
+    if (!target && log.firstRev > 1 && (rev ?? 0) < log.firstRev) log.loadEarlier(true);
     if (!target) return;
     if (isSearch) setFilter(NO_FILTER);
     // only the groups around it: a browser needs many seconds to lay out thousands
@@ -106,7 +108,7 @@ function Timeline({id, log, found, filter, setFilter, costs, rev}) {
       row?.querySelector("button")?.focus({preventScroll: true});
     }, 50);
     return () => clearTimeout(timer);
-  }, [rev, Boolean(target), log.isLoading.value]);
+  }, [place, Boolean(target), log.isLoading.value]);
 
   const hasEarlier = log.firstRev > 1;
   const end = from + shown;

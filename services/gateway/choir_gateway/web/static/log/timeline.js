@@ -3,9 +3,11 @@
 
    A group: `{key, kind, lane, name, text, rows, firstRev, lastRev, start, end, isOpen, outcome, cause, effects}`.
    A row: `{rev, kind, lane, at, end, events, title, text, tool, status, …}`; `events` are the events it is made of.
-   Causes and effects are `{kind, rev, name}`: `rev` is the event to jump to. */
+   Causes and effects are `{kind, rev, name}`: `rev` is the event to jump to. Those in the log of another agent are
+   `{kind, session, place, name}`: `place` is the id of the call or of the question there. */
 
 const OPENERS = new Set(["user_msg", "report_begun", "core_started"]);
+const ASK_TOOL = "choir.agent.ask";
 const ROW_KINDS = {
   user_msg: "message", reply: "message", report_begun: "message", injected_instruction: "message", cancelled: "message",
   model_output: "model", usage_recorded: "model", picture_described: "model", memory_compacted: "model",
@@ -25,6 +27,7 @@ export class Timeline {
     this.byRev = new Map(); // revision -> {group, row}
     this.turns = new Map(); // turn or job id -> group
     this.calls = new Map(); // call id -> row
+    this.questions = new Map(); // id of another agent's question -> revision of its message
     this.lanes = new Set();
     this.tools = new Set();
     this.proposals = new Map(); // approval id -> row of the call that asked
@@ -47,6 +50,11 @@ export class Timeline {
     this.byRev.set(event.rev, {group, row});
     this.lanes.add(group.lane);
     this.link(event, payload, group, row);
+  }
+
+  /** The revision of a call or of a question by its id; undefined if it is not loaded. */
+  revisionOf(place) {
+    return this.calls.get(place)?.rev ?? this.questions.get(place);
   }
 
   groupOf(event, payload) {
@@ -101,6 +109,13 @@ export class Timeline {
       case "model_output":
         for (const it of payload.tool_calls ?? []) this.pending.set(it.call_id, row);
         break;
+      case "user_msg":
+        if (payload.wake_up?.question) {
+          const asked = payload.wake_up.question;
+          this.questions.set(asked.question_id, row.rev);
+          group.cause = {kind: "asker", session: asked.session_id, place: asked.call_id, name: asked.agent};
+        }
+        break;
       case "core_started": {
         const by = this.calls.get(payload.call_id);
         connect(by, "call", {kind: "job", rev: row.rev, name: payload.job_name}, group);
@@ -123,6 +138,10 @@ export class Timeline {
       }
       case "tool_result_committed":
         if (typeof payload.output?.approval_id === "string") this.proposals.set(payload.output.approval_id, row);
+        if (row.tool === ASK_TOOL && payload.output?.session_id && payload.output.question_id) {
+          const {session_id: session, question_id: place, agent: name} = payload.output;
+          row.effects.push({kind: "asked", session: String(session), place: String(place), name: String(name ?? "")});
+        }
         break;
       case "reply":
         if (!["notice", "message"].includes(payload.kind) && group.kind !== "session") close(group, payload.kind === "error" ? "error" : "answered");

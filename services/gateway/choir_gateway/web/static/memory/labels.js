@@ -1,11 +1,9 @@
 /* Words for what memory stores: kinds, statuses, origins, validity. */
-import {language, t} from "../app/texts.js";
+import {findText, language, t} from "../app/texts.js";
 
 /** The text of `memory.GROUP.NAME`; a name that has none is shown as it is. */
 export function named(group, name) {
-  const key = `memory.${group}.${name}`;
-  const text = t(key);
-  return text === key ? String(name) : text;
+  return findText(`memory.${group}.${String(name).replaceAll(" ", "_")}`) ?? String(name);
 }
 
 const STATUS_KINDS = {active: "good", held: "warning", retired: "plain", expired: "plain", upcoming: "busy"};

@@ -1,6 +1,6 @@
 /* Channels: those that are configured with their state, a Telegram bot to connect, and what the others need. */
 import {html} from "../app/html.js";
-import {t} from "../app/texts.js";
+import {serverText, t} from "../app/texts.js";
 import {Badge, DataTable, Empty, Section, Waiting, showInvisible} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
 import {GuideLink} from "./guides.js";
@@ -45,7 +45,7 @@ const KINDS = {running: "good", limited: "warning", failing: "bad"};
 
 function State({state, detail}) {
   return html`<${Badge} kind=${KINDS[state]}>${t(`setup.channel.${state}`)}</${Badge}>
-    ${detail && html`<div class="detail setup-state"><${Sentence} text=${detail} /></div>`}`;
+    ${detail && html`<div class="detail setup-state"><${Sentence} text=${serverText(detail)} /></div>`}`;
 }
 
 /** Return a row for each gateway of config.json. One that reports no state is part of Choir itself. Pure. */

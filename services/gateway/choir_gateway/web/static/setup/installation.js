@@ -15,7 +15,7 @@ export function InstallationTab() {
       ${data && html`<div class="panel"><${Details} items=${[
         [t("setup.installation.version"), `Choir ${data.version}`],
         [t("setup.installation.home"), html`<code>${data.home}</code>`],
-        [t("setup.installation.parts"), data.parts.map((it) => html`<div key=${it.name}><${Badge} kind=${it.ok ? "good" : "bad"}>${it.name}</${Badge}>${it.detail && html` <span class="detail">${it.detail}</span>`}</div>`)],
+        [t("setup.installation.parts"), data.parts.map((it) => html`<div key=${it.name}><${Badge} kind=${it.ok ? "good" : "bad"}>${it.name}</${Badge}>${it.detail && html` <span class="detail" lang="en">${it.detail}</span>`}</div>`)],
       ]} /></div>`}
     </${Section}>
     <${Section} title=${t("setup.tools")}><p>${t("setup.tools.text", {folder: `${data?.home ?? "CHOIR_HOME"}/agents/${agent}`})}</p>

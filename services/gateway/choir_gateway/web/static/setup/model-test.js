@@ -1,7 +1,7 @@
 /* The test call of a model: a button, and what it has shown. */
 import {send} from "../app/api.js";
 import {html} from "../app/html.js";
-import {t} from "../app/texts.js";
+import {serverText, t} from "../app/texts.js";
 import {ActionButton, Badge, Details, showInvisible} from "../cockpit/kit.js";
 import {formatDuration} from "../cockpit/formats.js";
 import {Sentence} from "./parts.js";
@@ -21,7 +21,7 @@ export function TestButton({name, onResult}) {
 export function TestResults({results}) {
   return html`<div role="status"><ul class="setup-list">${results.map((it) => html`<li class="panel" key=${it.name} data-outcome=${it.outcome}>
     <h3>${it.name}<${Badge} kind=${KINDS[it.outcome]}>${t(`setup.test.${it.outcome}`)}</${Badge}></h3>
-    <p><${Sentence} text=${it.detail} /></p>
+    <p><${Sentence} text=${serverText(it.detail)} /></p>
     <${Details} items=${[
       [t("setup.test.answered"), t(it.answered ? "yes" : "no")],
       [t("setup.test.time"), it.duration_ms !== null && it.duration_ms !== undefined ? formatDuration(it.duration_ms) : undefined],

@@ -1,7 +1,7 @@
 /* Builds and updates: the newest ones, and the progress of those that run. */
 import {EventFollower} from "../app/events.js";
 import {html, useEffect, useState} from "../app/html.js";
-import {t} from "../app/texts.js";
+import {serverText, t} from "../app/texts.js";
 import {Badge, Empty, Section, Source, Waiting} from "../cockpit/kit.js";
 import {formatAgo} from "../cockpit/formats.js";
 
@@ -48,7 +48,7 @@ function OperationItem({view, onEnd}) {
     ${current.status === "running" && html`<p role="status">${current.step}</p>
       <progress value=${current.share ?? undefined} max="1" aria-label=${t("setup.operation.progress")}></progress>`}
     ${current.error && html`<p class="problem">${current.error}</p>`}
-    ${outcomes.map((it) => html`<p key=${it.agent_id} class="detail">${it.agent_id}: ${t(`setup.outcome.${it.outcome}`)}${it.reason && ` (${it.reason})`}</p>`)}
+    ${outcomes.map((it) => html`<p key=${it.agent_id} class="detail">${it.agent_id}: ${t(`setup.outcome.${it.outcome}`)}${it.reason && ` (${serverText(it.reason)})`}</p>`)}
     ${lines.length > 0 && html`<details><summary>${t("setup.operation.output")}</summary>
       <${Source} value=${lines.join("\n")} label=${t("setup.operation.output")} /></details>`}
   </li>`;

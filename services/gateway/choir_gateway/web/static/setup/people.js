@@ -1,7 +1,7 @@
 /* People: requests to talk, people, conversations, and the browsers that are signed in. */
 import {post, send} from "../app/api.js";
 import {html} from "../app/html.js";
-import {t} from "../app/texts.js";
+import {findText, t} from "../app/texts.js";
 import {ActionButton, Badge, DataTable, Empty, Section, Waiting, showInvisible} from "../cockpit/kit.js";
 import {deciderName, formatAgo} from "../cockpit/formats.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
@@ -28,6 +28,10 @@ function isPaired(person) {
   return person.identities.some((identity) => identity.source === "pairing");
 }
 
+function roleName(role) {
+  return findText(`person.role.${role}`) ?? role;
+}
+
 function Requests({resource, reload}) {
   const decide = (code, allow) => async () => {
     await post("v1/people/pairings", {code, allow});
@@ -39,7 +43,7 @@ function Requests({resource, reload}) {
     <div class="cards">${resource.data?.items.map((it) => html`<article class="panel" key=${it.code} aria-label=${it.code}>
       <h3><code>${showInvisible(it.code)}</code><${Badge}>${it.gateway}</${Badge}></h3>
       <p>${t("setup.request.user")} <code>${showInvisible(it.user)}</code>${it.user_name && html` <span class="detail">${t("setup.request.name")} ${showInvisible(it.user_name)}</span>`}</p>
-      <p class="detail">${t("setup.request.gets", {agent: it.agent, role: it.role})} ${t("setup.request.expires", {when: formatAgo(it.expires_at)})}</p>
+      <p class="detail">${t("setup.request.gets", {agent: it.agent, role: roleName(it.role)})} ${t("setup.request.expires", {when: formatAgo(it.expires_at)})}</p>
       <div class="toolbar">
         <${ActionButton} className="primary" label=${t("setup.request.allow.label", {code: it.code})} action=${decide(it.code, true)}>${t("setup.request.allow")}</${ActionButton}>
         <${ActionButton} label=${t("setup.request.refuse.label", {code: it.code})} action=${decide(it.code, false)}>${t("setup.request.refuse")}</${ActionButton}>
@@ -72,7 +76,7 @@ function People({resource, reload}) {
     ${resource.data?.items.length > 0 && html`<${DataTable} label=${t("setup.people")} rows=${resource.data.items} rowKey=${(it) => it.name} columns=${[
       {key: "name", title: t("setup.person.name"), render: (it) => html`<strong>${showInvisible(it.name)}</strong>${it.user_name && html`<div class="detail">${t("setup.request.name")} ${showInvisible(it.user_name)}</div>`}${it.approved_by && html`<div class="detail">${
         t("setup.person.allowed")} ${showInvisible(deciderName(it.approved_by))}, ${formatAgo(it.approved_at)}</div>`}`},
-      {key: "role", title: t("setup.person.role"), render: (it) => html`<${Badge}>${it.role}</${Badge}>`},
+      {key: "role", title: t("setup.person.role"), render: (it) => html`<${Badge}>${roleName(it.role)}</${Badge}>`},
       {key: "identities", title: t("setup.person.identities"), render: (it) => it.identities.map((identity) => html`<div key=${`${identity.gateway} ${identity.user}`}>${identity.gateway}: <code>${showInvisible(identity.user)}</code></div>`)},
       {key: "action", title: html`<span class="hidden">${t("setup.person.unpair")}</span>`, align: "end", render: (it) => isPaired(it) && html`<${ConfirmButton}
         title=${t("setup.person.unpair.title", {name: it.name})} text=${t("setup.person.unpair.text")} label=${t("setup.person.unpair.label", {name: it.name})}

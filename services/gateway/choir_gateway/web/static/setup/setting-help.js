@@ -13,7 +13,7 @@ export function SettingHelp({text, place}) {
   const setting = schema && path.length > 0 ? findSetting(schema, path) : null;
   return html`<div class="setup-help" id="setting-help">
     ${path.length > 0 && html`<code>${path.join(".")}</code> `}
-    <span>${setting?.description ?? t(path.length ? "setup.help.none" : "setup.help.start")}</span>
+    <span lang=${setting?.description ? "en" : undefined}>${setting?.description ?? t(path.length ? "setup.help.none" : "setup.help.start")}</span>
     ${setting?.default !== undefined && setting.default !== null && html` <span>${t("setup.help.default")} <code>${JSON.stringify(setting.default)}</code></span>`}
     ${setting?.names.length > 0 && html`<div>${t("setup.help.settings")} ${setting.names.map((it, at) => html`${at > 0 && ", "}<code>${it}</code>`)}</div>`}
   </div>`;

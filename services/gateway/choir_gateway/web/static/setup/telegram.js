@@ -1,7 +1,7 @@
 /* Connecting a Telegram bot: a form for its token, then the code for the person, until the bot is connected. */
 import {send} from "../app/api.js";
 import {html, useEffect, useRef, useState} from "../app/html.js";
-import {t} from "../app/texts.js";
+import {problemText, t} from "../app/texts.js";
 import {ActionButton, Badge, Details, Dialog, Field, Section, Waiting, showInvisible} from "../cockpit/kit.js";
 import {formatAgo, formatNumber} from "../cockpit/formats.js";
 import {useResource} from "../cockpit/resource.js";
@@ -75,7 +75,7 @@ function Connection({connection, cancel}) {
         [t("setup.telegram.secret"), html`<code>${connection.secret}</code>`],
       ]} />
       ${connection.remaining.map((it) => html`<p class="setup-note" key=${it}><${Sentence} text=${it} /></p>`)}`}
-    ${state === "failed" && html`<p class="problem"><${Sentence} text=${connection.error?.message ?? ""} /></p>`}
+    ${state === "failed" && html`<p class="problem"><${Sentence} text=${problemText(connection.error?.message ?? "", connection.error?.code)} /></p>`}
   </article>`;
 }
 
