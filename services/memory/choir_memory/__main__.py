@@ -7,14 +7,18 @@ import socket
 import sys
 
 # structlog imports rich if it is installed, for coloured tracebacks: 5 MB and 0.1 s that a service does not
-# need. The imports below must come after this line.
+# need; and greenlet, 1 MB. The imports below must come after these lines.
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None forbids the import
+sys.modules.setdefault("greenlet", None)  # type: ignore[arg-type]
 
 from choir_common.http.listen import bind_tcp_address, bind_unix, stop_on_signals  # noqa: E402
 from choir_common.redactor import Redactor  # noqa: E402
 from choir_common.service import run_service  # noqa: E402
 from choir_memory.app import MemoryService  # noqa: E402
 from choir_memory.settings import MemorySecrets, MemorySettings  # noqa: E402
+
+# SQLAlchemy imports it when an earlier version's schema is upgraded
+del sys.modules["greenlet"]
 
 
 async def serve_until_stopped(
