@@ -10,6 +10,7 @@ from datetime import datetime
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
+from choir_common.errors import DeadlineExceeded
 from choir_common.wire.config import EmbeddingConfig, MemoryConfig, ModelConfig
 from choir_common.wire.memory_recall import ReadReminders, Reminders
 from choir_common.wire.memory_search import ALL_ARMS, Arm, EnsureSpace, MemoryHits, MemoryQuery
@@ -159,11 +160,15 @@ class Harness:
         return measured
 
     async def remind(self, written: WrittenSpace, text: str) -> Reminders:
-        """Read the reminders for one message."""
+        """Read the reminders for one message; on a busy machine an answer may come too late for an agent."""
         request = ReadReminders(
             agent_id=written.agent_id, session_id="now", text=text, deadline_ms=9_000
         )
-        return await NatsMemoryClient(self.bus).remind(request)
+        for _ in range(MAX_ATTEMPTS):
+            with contextlib.suppress(DeadlineExceeded):
+                return await NatsMemoryClient(self.bus).remind(request)
+            await asyncio.sleep(1)
+        raise RuntimeError(f"memory did not answer in {MAX_ATTEMPTS} attempts")
 
     async def measure_reminders(
         self, written: WrittenSpace, chat: Mapping[str, Sequence[str]]
