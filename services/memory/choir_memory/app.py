@@ -18,8 +18,8 @@ from choir_common.bus.client import Bus, Endpoint
 from choir_common.clients.control import NatsMemorySettingsClient, NatsUsageClient
 from choir_common.clock import Clock, SystemClock
 from choir_common.errors import Unavailable
+from choir_common.http.health_app import make_health_app
 from choir_common.http.listen import serve
-from choir_common.http.service_app import make_service_app
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import MemoryServiceConfig
@@ -242,7 +242,7 @@ class MemoryService:
     async def run(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
         """Serve until `stop` is set; raises StartupError (in an exception group) when the service
         cannot start."""
-        http = make_service_app(SERVICE, VERSION, self._health, metrics=self._metrics)
+        http = make_health_app(self._health, self._metrics)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(serve(http, sockets, stop))
             work = tasks.create_task(self._work())

@@ -9,7 +9,7 @@ import contextlib
 import socket
 from pathlib import Path
 
-from choir_common.http.service_app import BODY_TIMEOUT_S
+from choir_common.http.middleware import BODY_TIMEOUT_S
 
 BLOCK = 65_536
 

@@ -15,11 +15,13 @@ from structlog.testing import capture_logs
 
 from choir_common.errors import Conflict, StartupError
 from choir_common.http.client import make_client
+from choir_common.http.health_app import make_health_app
 from choir_common.http.listen import bind_tcp, bind_unix, serve
 from choir_common.http.response_parser import ServerSentEvent, parse_events
 from choir_common.http.responses import KEEPALIVE, event_stream_response, render_event
 from choir_common.http.service_app import make_service_app
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
+from choir_common.metrics import Metrics
 from choir_common.process import DEADLINE_PASSED
 from choir_common.wire.operator import ComponentStatus
 from tests.support.ports import free_port
@@ -82,6 +84,28 @@ async def test_health_tells_life_and_readiness_apart(endpoint: str) -> None:
         ready = await client.get("/readyz")
     assert ready.status_code == 503
     assert ready.json()["parts"][0]["detail"] == "refuses connections"
+
+
+async def test_an_app_without_an_api_has_health_and_metrics_and_takes_no_body(
+    tmp_path: Path,
+) -> None:
+    stop, metrics = asyncio.Event(), Metrics("test")
+    async with asyncio.TaskGroup() as tasks:
+        app = make_health_app(UnreadyPostgres(), metrics)
+        tasks.create_task(serve(app, [bind_unix(tmp_path / "s" / "x.sock")], stop))
+        async with make_client(f"unix://{tmp_path}/s/x.sock") as client:
+            live, ready = await client.get("/livez"), await client.get("/readyz")
+            wrong = await client.post("/readyz")
+            missing = await client.get("/openapi.json")
+            large = await client.post("/readyz", content=b"x")
+            counts = (await client.get("/metrics")).text
+        stop.set()
+    assert (live.status_code, live.json()) == (200, {"status": "ok"})
+    assert (ready.status_code, ready.json()["ready"]) == (503, False)
+    assert (wrong.status_code, wrong.headers["content-type"]) == (405, "application/problem+json")
+    assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+    assert (large.status_code, large.json()["code"]) == (413, "too_large")
+    assert 'choir_http_requests_total{method="GET",route="/readyz",status="503"} 1.0' in counts
 
 
 async def test_errors_are_problem_documents(endpoint: str) -> None:

@@ -81,8 +81,8 @@ async def test_it_finds_by_meaning_with_the_offline_model(make_memory: MakeMemor
     found = await search(memory, "which musical instrument does my child practise?")
     assert found.arms_used == ("text", "vector")
     assert found.hits[0].text.startswith("My daughter")
-    # 178 to 184 on different machines
-    assert await resident_mb(memory) <= 195
+    # 172 on a machine on which it was 181 before two savings (decision 52)
+    assert await resident_mb(memory) <= 180
     assert (await memory.client.status()).dimensions == 384
     assert await memory.stop() == 0
 

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Query, Request
 
 from choir_common.errors import Unavailable
 from choir_common.http.body import openapi_body, parse_request_body
+from choir_common.http.middleware import LargeBodyRoute
 from choir_common.http.routers import ServiceRouter
-from choir_common.http.service_app import LargeBodyRoute
 from choir_common.wire.operator import Page
 from choir_common.wire.triggers import (
     DeliveryView,

@@ -13,7 +13,9 @@ from pathlib import Path
 from fastapi import APIRouter, Depends, FastAPI, Response
 
 from choir_common.errors import StartupError, Unavailable
+from choir_common.http.health_app import ReadinessCheck
 from choir_common.http.listen import bind_unix, serve
+from choir_common.http.middleware import LargeBodyRoute
 from choir_common.http.openapi import (
     GATEWAY_TOKEN,
     HOOK_SIGNATURE,
@@ -21,7 +23,7 @@ from choir_common.http.openapi import (
     OPERATOR_TOKEN,
 )
 from choir_common.http.routers import ServiceRouter
-from choir_common.http.service_app import LargeBodyRoute, ReadinessCheck, make_service_app
+from choir_common.http.service_app import make_service_app
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_control.api.event_streams import make_signal_router
 from choir_control.api.hooks import HOOK_BODIES

@@ -14,9 +14,9 @@ from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.http.middleware import LargeBodyRoute
 from choir_common.http.responses import event_stream_response
 from choir_common.http.routers import ServiceRouter
-from choir_common.http.service_app import LargeBodyRoute
 from choir_common.wire.attachments import ANY_MIME, Attachment, AttachmentKind
 from choir_common.wire.console import MAX_KEY, ConsoleMessageRequest, ConsolePressRequest
 from choir_common.wire.messages import (

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import InvalidRequest, NotFound, Unauthorized
+from choir_common.http.middleware import LargeBodyRoute
 from choir_common.http.openapi import (
     GATEWAY_TOKEN,
     META_SIGNATURE,
@@ -23,7 +24,7 @@ from choir_common.http.openapi import (
     WEBHOOK_SIGNATURE,
 )
 from choir_common.http.routers import ServiceRouter
-from choir_common.http.service_app import LargeBodyRoute, make_service_app
+from choir_common.http.service_app import make_service_app
 from choir_common.redactor import Redactor
 from choir_common.wire.config_api import BotTokens
 from choir_common.wire.erasure import DmFilesErased, EraseDmFiles

@@ -34,6 +34,7 @@ MIN_RELEVANCE: Mapping[ClauseKind, float] = {
     "own question": 0.1,
     "named question": 0.33,
     "own statement": 0.4,
+    "question": 0.4,
     "other": 0.5,
 }
 """Relevance of the best hit, from which a clause brings anything up. The less likely a clause needs memory,
@@ -82,7 +83,7 @@ class _SearchResults:
             # only documents of sessions have a tier
             share = MIN_SHARE_OF_BEST["session" if hit.tier else "knowledge"]
             if hit.relevance >= share * best and hit.document_id not in self.order:
-                self.order[hit.document_id] = kind == "other"
+                self.order[hit.document_id] = kind in ("question", "other")
                 self.hits.append(hit)
 
 

@@ -18,10 +18,16 @@ from choir_memory.text.questions import (
 )
 from choir_memory.text.tokens import query_terms
 
-ClauseKind = Literal["own question", "named question", "own statement", "other"]
+ClauseKind = Literal["own question", "named question", "own statement", "question", "other"]
 """Most likely to need memory first: a question about the user or the agent, a question that names somebody,
-a statement about the user, anything else."""
-_ORDER: tuple[ClauseKind, ...] = ("own question", "named question", "own statement", "other")
+a statement about the user, another question in English, anything else."""
+_ORDER: tuple[ClauseKind, ...] = (
+    "own question",
+    "named question",
+    "own statement",
+    "question",
+    "other",
+)
 MAX_CLAUSES = 8
 """Clauses of a message that are searched; each costs a search."""
 MIN_QUESTION_SHARE = 0.5
@@ -59,6 +65,8 @@ _HOW_TO = re.compile(
     re.IGNORECASE,
 )
 """Questions for instructions: about a task, not about the user."""
+_REQUEST = re.compile(r"^(?:\w+,? )?(?:can|could|will|would) you\b", re.IGNORECASE)
+"""A task in the form of a question."""
 _NAME = re.compile(r"(?<=[^\W\d_] )[A-ZÄÖÜÁÉÍÓÚ][\w’'-]+")
 _SMALL_TALK_TEXTS = """
 good morning evening afternoon night thanks thank hello hi hey bye today tomorrow great okay ok now
@@ -106,7 +114,17 @@ def _kind(text: str) -> ClauseKind:
     # in German every noun has a capital
     if asks and language != "de" and _NAME.search(text):
         return "named question"
-    return "other"
+    return "question" if asks and _is_plain_question(text, language) else "other"
+
+
+def _is_plain_question(text: str, language: Language) -> bool:
+    """Return whether an English question is about facts, such as "How much money is there for the kitchen?".
+
+    Other languages are excluded: offline, their relevance is that of shared words, and one of them is enough.
+    """
+    return (
+        language == "en" and text.isascii() and not _HOW_TO.match(text) and not _REQUEST.match(text)
+    )
 
 
 def _is_own(text: str, language: Language) -> bool:

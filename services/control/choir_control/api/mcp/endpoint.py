@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from choir_common.errors import Unavailable
-from choir_common.http.service_app import LargeBodyRoute
+from choir_common.http.middleware import LargeBodyRoute
 from choir_control.api.mcp.tools import AgentTools, ClientCall
 from choir_control.api.openai.authentication import ClientAuthentication, ConversationResolver
 from choir_control.api.operator.web_origins import WebOrigins

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.responses import Response
 
+from choir_common.http.middleware import LargeBodyRoute
 from choir_common.http.routers import ServiceRouter
-from choir_common.http.service_app import LargeBodyRoute
 from choir_common.speech.transcription import MAX_AUDIO_BYTES
 from choir_control.api.openai.answers import AnswerHandler
 from choir_control.api.openai.authentication import ClientAuthentication

@@ -8,7 +8,7 @@ from starlette.requests import ClientDisconnect
 
 from choir_common.clients.memory import CollectionsClient
 from choir_common.errors import ChoirError, InvalidRequest
-from choir_common.http.service_app import LargeBodyRoute
+from choir_common.http.middleware import LargeBodyRoute
 from choir_common.wire.memory_collections import MAX_FILE_PART, FilePart, FileText
 
 # The memory service limits the size of a file (CHOIR_FILE_MAX_MB); this is the largest value of its setting.

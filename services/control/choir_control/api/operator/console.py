@@ -25,8 +25,8 @@ from choir_common.errors import (
 )
 from choir_common.http.body import openapi_body
 from choir_common.http.client import await_unless_hung
+from choir_common.http.middleware import LargeBodyRoute
 from choir_common.http.routers import ServiceRouter
-from choir_common.http.service_app import LargeBodyRoute
 from choir_common.tracing import trace_headers
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.console import ConsoleMessageRequest, ConsolePressRequest

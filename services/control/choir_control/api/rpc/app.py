@@ -22,9 +22,9 @@ from choir_common.errors import (
     TooLarge,
 )
 from choir_common.http.body import parse_body
+from choir_common.http.middleware import BODY_TIMEOUT_S, RequestMetrics
 from choir_common.http.responses import problem_response
 from choir_common.http.routers import ServiceRouter
-from choir_common.http.service_app import BODY_TIMEOUT_S, RequestMetrics
 from choir_common.metrics import Metrics
 from choir_common.wire.model import WireModel
 from choir_control.api.rpc.caller import authenticate_session, read_headers
