@@ -32,32 +32,27 @@ def make_email_channel(
     collect_s: float = COLLECT_S,
 ) -> EmailChannel:
     """Return the channel of a mailbox."""
+    control, files = services.control, services.files
     threads = ThreadStore(spool, gateway.name)
-    notices = NoticeCombiner(services.control, threads, account.address)
+    notices = NoticeCombiner(control, threads, account.address)
     budget = MailBudget(mailbox.mails_per_hour)
-    sender = EmailSender(
-        account, files=services.files, threads=threads, notices=notices, budget=budget
-    )
+    sender = EmailSender(account, files=files, threads=threads, notices=notices, budget=budget)
     notes = NoteMailer(sender, collect_s=collect_s)
-    strangers = StrangerReplies(
-        gateway, control=services.control, notes=StrangerMailer(gateway.name, notes)
-    )
+    strangers = StrangerReplies(gateway, control=control, notes=StrangerMailer(gateway.name, notes))
     policy = MailPolicy(
         gateway.name, mailbox, address=account.address, conversations=services.conversations
     )
     receiver = MailReceiver(
         gateway.name,
-        control=services.control,
+        control=control,
         spool=spool,
         policy=policy,
-        answerer=QuestionAnswerer(gateway.name, account.address, services.control),
+        answerer=QuestionAnswerer(gateway.name, account.address, control),
         threads=threads,
         notes=notes,
         strangers=strangers,
     )
-    triggers = TriggerMailReceiver(
-        gateway.name, control=services.control, policy=policy, spool=spool
-    )
+    triggers = TriggerMailReceiver(gateway.name, control=control, policy=policy, spool=spool)
     watcher = MailboxWatcher(
         gateway.name,
         mailbox,
