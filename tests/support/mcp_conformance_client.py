@@ -7,6 +7,7 @@ stand-in of the person, and calls them.
 
 import asyncio
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -45,8 +46,14 @@ async def authorization_hosts(url: str) -> str:
     """Return the hosts that an operator would name with --private-host, because the suite is local."""
     base = httpx2.URL(url)
     async with httpx2.AsyncClient(trust_env=False) as http:
-        for path in (f"{METADATA}{base.path}", METADATA):
-            answer = await http.get(base.copy_with(path=path))
+        challenge = (await http.get(url)).headers.get("www-authenticate", "")
+        places = re.findall(r'resource_metadata="([^"]+)"', challenge)
+        for place in (
+            *places,
+            base.copy_with(path=f"{METADATA}{base.path}"),
+            base.copy_with(path=METADATA),
+        ):
+            answer = await http.get(place)
             if answer.status_code == 200:
                 servers = [httpx2.URL(it) for it in answer.json()["authorization_servers"]]
                 return ",".join(f"{it.host}:{it.port or 80}" for it in servers)

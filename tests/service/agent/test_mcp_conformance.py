@@ -12,7 +12,12 @@ CLIENT = Path(__file__).parents[2] / "support" / "mcp_conformance_client.py"
 SCENARIOS = (
     *("initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry"),
     # these begin with a login
-    *("auth/metadata-default", "auth/metadata-var1", "auth/scope-from-www-authenticate"),
+    *(
+        "auth/metadata-default",
+        "auth/metadata-var1",
+        "auth/metadata-var2",
+        "auth/scope-from-www-authenticate",
+    ),
     *("auth/token-endpoint-auth-none", "auth/token-endpoint-auth-basic", "auth/resource-mismatch"),
 )
 
