@@ -72,9 +72,9 @@ def log_in(
 def log_out(
     ctx: typer.Context, name: ServerName, home: Home = None, as_json: AsJson = False
 ) -> None:
-    """Delete the token of an MCP server, and end it at its authorization server.
+    """Delete the token of an MCP server, and end it there.
 
-    A server without revocation (RFC 7009) is named; the token ends there by itself.
+    If its authorization server has no revocation (RFC 7009), that is said; the token then expires by itself.
     """
     directory = find_target(ctx, home).home
     server = _server(directory, name)

@@ -67,7 +67,7 @@ from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.conversations.history import ConversationHistoryReader
 from choir_control.conversations.inbox.answer_store import AnswerStore
-from choir_control.conversations.inbox.job_states import JobStateReader
+from choir_control.conversations.job_states import JobStateReader
 from choir_control.conversations.pairing.buttons import PairingButtons
 from choir_control.log.eventlog.recovery_store import LogTailReader
 from choir_control.wiring.openai import make_openai_handlers

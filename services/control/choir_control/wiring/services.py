@@ -39,8 +39,8 @@ from choir_control.conversations.agent_questions.service import AgentQuestionSer
 from choir_control.conversations.commands.context import BackgroundCommands, CommandContext
 from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.commands.handler import CommandHandler
-from choir_control.conversations.inbox.job_requests import JobRequests
 from choir_control.conversations.inbox.service import InboxService
+from choir_control.conversations.job_requests import JobRequests
 from choir_control.conversations.outbox.notices import NoticeSender
 from choir_control.conversations.pairing.service import PairingService
 from choir_control.conversations.pairing.store import PairingStore

@@ -33,8 +33,8 @@ from choir_control.api.openai.chat_request import UserMessage
 from choir_control.api.openai.turns import AgentFailure, Turn, TurnService
 from choir_control.api_clients.service import NO_CLIENT, ApiClientService
 from choir_control.configuration.api_clients import ApiClient
-from choir_control.conversations.inbox.job_requests import JobRequests
-from choir_control.conversations.inbox.job_states import JOB_ID_PREFIX, JobStateReader
+from choir_control.conversations.job_requests import JobRequests
+from choir_control.conversations.job_states import JOB_ID_PREFIX, JobStateReader
 
 PROGRESS_S = 1.0
 IDLE_PROGRESS_S = 10.0

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.routers import ServiceRouter
 from choir_common.wire.core_jobs import JobQueued, NewJob
-from choir_control.conversations.inbox.job_requests import JobRequests
+from choir_control.conversations.job_requests import JobRequests
 
 
 def job_routes(jobs: JobRequests) -> APIRouter:

@@ -17,8 +17,8 @@ from choir_common.wire.harness_config import harnesses_of
 from choir_common.wire.messages import InboundMessage
 from choir_common.wire.schedules import WakeUp
 from choir_control.configuration.current import ConfigService
-from choir_control.conversations.inbox.job_states import JOB_ID_PREFIX
 from choir_control.conversations.inbox.store import InboxStore, StoredMessage
+from choir_control.conversations.job_states import JOB_ID_PREFIX
 from choir_control.conversations.session_overview import AgentOverview
 from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier
