@@ -41,9 +41,7 @@ def start_job(
         int, typer.Option("--time-limit", min=0, help="Seconds after which it ends; 0: no limit.")
     ] = 0,
     schema: SchemaFile = None,
-    harness: Annotated[
-        str | None, typer.Option(help="The external coding agent that does it.")
-    ] = None,
+    harness: Annotated[str | None, typer.Option(help="The coding agent that does it.")] = None,
     idempotency_key: Annotated[
         str | None, typer.Option("--key", help="A repetition with this key starts no second job.")
     ] = None,
