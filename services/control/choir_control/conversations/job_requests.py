@@ -96,8 +96,8 @@ class JobRequests:
         config = self._configuration.current.config
         harnesses = sorted(harnesses_of(config.harnesses, agent_id))
         if job.harness is not None and job.harness not in harnesses:
-            there = ", ".join(harnesses) or "none"
-            raise NotFound(f"harness: {agent_id} has no harness {job.harness!r} (it has: {there}).")
+            names = ", ".join(harnesses) or "none"
+            raise NotFound(f"harness: {agent_id} has no harness {job.harness!r} (it has: {names}).")
         if len(job.context_bundle.model_dump_json()) > MAX_BUNDLE_BYTES:
             raise InvalidRequest(f"context_bundle: it is larger than {MAX_BUNDLE_BYTES} bytes.")
         if job.output_schema is None:
