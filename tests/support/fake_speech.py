@@ -10,6 +10,7 @@ import email.parser
 import email.policy
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -21,7 +22,8 @@ from choir_common.http.listen import bind_tcp
 from tests.support.fake_web_services import KEY
 from tests.support.ogg import make_speech, words_of
 
-FORM_FIELDS = {"file", "model", "response_format", "language", "prompt", "temperature"}
+TIMES = "timestamp_granularities[]"
+FORM_FIELDS = {"file", "model", "response_format", "language", "prompt", "temperature", TIMES}
 SPEECH_FIELDS = {"model", "input", "voice", "response_format", "speed", "instructions"}
 EXTENSIONS = {"flac", "m4a", "mp3", "mp4", "mpeg", "mpga", "oga", "ogg", "wav", "webm"}
 FORMATS = {"mp3", "opus", "aac", "flac", "wav", "pcm"}
@@ -96,8 +98,10 @@ class FakeSpeech:
         await self.hears.wait()
         if self.queued:
             return self.queued.pop(0)
-        usage = {"type": "duration", "seconds": 3}
-        return JSONResponse({"text": words_of(heard.audio), "usage": usage})
+        answer: dict[str, Any] = {"text": words_of(heard.audio)}
+        if heard.fields["response_format"] == "verbose_json":
+            answer |= _with_times(answer["text"], heard.fields.get(TIMES, "segment"))
+        return JSONResponse({**answer, "usage": {"type": "duration", "seconds": 3}})
 
     async def _speak(self, request: Request) -> Response:
         wrong = self._refuse(request)
@@ -131,6 +135,16 @@ class FakeSpeech:
         return openai_error(401, "invalid_request_error", message, "invalid_api_key")
 
 
+def _with_times(text: str, granularities: str) -> dict[str, Any]:
+    """Return what whisper-1 adds in `verbose_json`: one second for each word."""
+    words = text.split()
+    times = [{"word": word, "start": at, "end": at + 1} for at, word in enumerate(words)]
+    segment = {"id": 0, "start": 0.0, "end": float(len(words)), "text": f" {text}", "tokens": [1]}
+    answer: dict[str, Any] = {"task": "transcribe", "language": "english", "duration": 3.5}
+    answer |= {"segments": [segment]} if "segment" in granularities else {}
+    return answer | ({"words": times} if "word" in granularities else {})
+
+
 def openai_error(status: int, kind: str, message: str, code: str | None = None) -> Response:
     """Return an error in OpenAI's format."""
     error = {"message": message, "type": kind, "param": None, "code": code}
@@ -145,8 +159,8 @@ def _parse(content_type: str, body: bytes) -> Heard | Response:
     for part in message.iter_parts():
         name = str(part.get_param("name", header="content-disposition"))
         content = part.get_payload(decode=True)
-        assert isinstance(content, bytes) and name not in fields
-        fields[name] = content
+        assert isinstance(content, bytes) and (name not in fields or name == TIMES)
+        fields[name] = fields[name] + b"," + content if name in fields else content
         file_name = part.get_filename() or file_name
     audio = fields.pop("file", b"")
     texts = {name: value.decode() for name, value in fields.items()}
@@ -156,7 +170,7 @@ def _parse(content_type: str, body: bytes) -> Heard | Response:
         return openai_error(400, "invalid_request_error", "Invalid file format.")
     if len(audio) > MAX_FILE:
         return openai_error(413, "server_error", "Maximum content size limit exceeded")
-    if texts.get("response_format", "json") != "json":
+    if texts.get("response_format", "json") not in ("json", "verbose_json"):
         return openai_error(400, "invalid_request_error", "response_format is not supported")
     return Heard(texts, file_name, audio)
 

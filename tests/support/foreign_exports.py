@@ -73,6 +73,36 @@ def openclaw(folder: Path) -> Path:
     return folder
 
 
+def openclaw_database(folder: Path) -> Path:
+    """Write the database of an agent of OpenClaw 2026.8.1, with the session of `openclaw` and a later one."""
+    file = folder / "agents/main/agent/openclaw-agent.sqlite"
+    file.parent.mkdir(parents=True)
+    (folder / "memory").mkdir()
+    (folder / "memory/main.sqlite").write_bytes(b"an index")
+
+    def line(role: str, text: str) -> str:
+        message = {"role": role, "content": [{"type": "text", "text": text}]}
+        at = "2026-10-05T10:00:01Z"
+        return json.dumps({"type": "message", "timestamp": at, "message": message})
+
+    rows = [
+        ("b2", 2, line("assistant", "Under the bunk.")),
+        ("b2", 1, line("user", "Where is the flare gun?")),
+        ("a1", 1, line("user", "Where is the anchor?")),
+        ("a1", 2, line("assistant", "It was moved to the stern.")),
+        ("b2", 3, "{"),
+    ]
+    with sqlite3.connect(file) as database:
+        database.execute(
+            "CREATE TABLE transcript_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL, "
+            "event_json TEXT, event_zstd BLOB, created_at INTEGER NOT NULL, PRIMARY KEY (session_id, seq))"
+        )
+        database.executemany("INSERT INTO transcript_events VALUES (?, ?, ?, NULL, 0)", rows)
+        database.execute("INSERT INTO transcript_events VALUES ('b2', 4, NULL, x'28b52ffd', 0)")
+    database.close()
+    return folder
+
+
 def chatgpt_conversation(key: str = "c1", **changes: object) -> dict[str, object]:
     """Return a conversation with a branch that was replaced."""
 

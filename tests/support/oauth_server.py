@@ -49,6 +49,8 @@ class OAuthServer:
     access_tokens: set[str] = field(default_factory=set)
     token_grants: list[str] = field(default_factory=list)
     """The grants of the requests to the token endpoint."""
+    revoked: list[str] = field(default_factory=list)
+    """The kinds of tokens that were revoked."""
 
     @property
     def url(self) -> str:
@@ -62,6 +64,7 @@ class OAuthServer:
             Route("/register", self.register, methods=["POST"]),
             Route("/authorize", self.authorize),
             Route("/token", self.token, methods=["POST"]),
+            Route("/revoke", self.revoke, methods=["POST"]),
         ]
 
     async def mcp(self, request: Request) -> Response:
@@ -83,6 +86,7 @@ class OAuthServer:
                 "issuer": self.faults.get("issuer", self.origin),
                 "authorization_endpoint": f"{self.origin}/authorize",
                 "token_endpoint": self.faults.get("token_endpoint", f"{self.origin}/token"),
+                "revocation_endpoint": f"{self.origin}/revoke",
                 "registration_endpoint": f"{self.origin}/register",
                 "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"],
@@ -121,6 +125,16 @@ class OAuthServer:
             answer["iss"] = self.faults.get("iss", self.origin)
         base = self.faults.get("redirect", asked["redirect_uri"])
         return RedirectResponse(f"{base}?{urlencode(answer)}", 302)
+
+    async def revoke(self, request: Request) -> Response:
+        asked = dict(await request.form())
+        if asked.get("client_id") not in self.clients:
+            return JSONResponse({"error": "invalid_client"}, 401)
+        token = str(asked.get("token"))
+        if self.refresh_tokens.pop(token, None) is not None or token in self.access_tokens:
+            self.access_tokens.discard(token)
+            self.revoked.append(str(asked.get("token_type_hint")))
+        return Response()
 
     async def token(self, request: Request) -> Response:
         asked = dict(await request.form())

@@ -25,6 +25,7 @@ from choir_common.errors import (
     Unauthorized,
     Unavailable,
 )
+from choir_common.wire.core_jobs import JobOptions
 from choir_common.wire.memory_forget import ForgetSelection
 from choir_common.wire.operator import Decision
 from choir_common.wire.schedules import NewSchedule, ScheduleEdit
@@ -48,6 +49,7 @@ __all__ = [
     "ForgetSelection",
     "InvalidRequest",
     "Job",
+    "JobOptions",
     "Memory",
     "NewSchedule",
     "NotFound",

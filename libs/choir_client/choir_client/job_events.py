@@ -9,9 +9,6 @@ from choir_common.wire.events import CoreStopped, Event, parse_payload
 from choir_common.wire.operator import AgentView
 from choir_common.wire.rpc import StatusReport
 
-RUN_ID_PREFIX = "job_"
-"""The id of a job that a schedule starts is this and the id of the run."""
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

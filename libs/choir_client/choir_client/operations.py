@@ -4,7 +4,29 @@
 """
 
 from choir_client.operation import Operation, Stream
+from choir_common.wire.attachments import Attachment
+from choir_common.wire.config_api import (
+    ApplyConfig,
+    ConfigApplied,
+    ConfigDiff,
+    ConfigProgress,
+    ConfigText,
+    ConfigView,
+    SecretName,
+    SecretsApplied,
+    SecretStored,
+    SetSecret,
+    WriteConfigText,
+)
 from choir_common.wire.console import ConsoleMessageRequest, ConsolePressRequest
+from choir_common.wire.core_jobs import JobQueued, NewJob
+from choir_common.wire.memory_collections import (
+    CollectionDocuments,
+    Collections,
+    DocumentAdded,
+    DocumentsRemoved,
+    NewFolder,
+)
 from choir_common.wire.memory_forget import ForgetReport, ForgetSelection, ResetRequest
 from choir_common.wire.memory_modes import ConversationMemory, SetMemoryMode, SetRecall
 from choir_common.wire.memory_operator import (
@@ -21,6 +43,8 @@ from choir_common.wire.memory_operator import (
 from choir_common.wire.memory_search import MemoryHits, MemoryQuery, MemoryWritten, SearchReceipt
 from choir_common.wire.memory_sessions import SessionErased
 from choir_common.wire.messages import ButtonResponse, InboundAccepted, OutboundHistory
+from choir_common.wire.money import CostReport
+from choir_common.wire.operations import OperationView
 from choir_common.wire.operator import (
     AgentView,
     ApprovalView,
@@ -57,6 +81,10 @@ _SESSION = "/v1/sessions/{session_id}"
 _APPROVAL = "/v1/approvals/{approval_id}"
 _SCHEDULE = "/v1/schedules/{schedule_id}"
 _MEMORY = "/v1/agents/{agent_id}/memory"
+_COLLECTION = "/v1/agents/{agent_id}/collections/{collection}"
+_FOLDER_TIMEOUT_S = 60.0
+_LOAD_TIMEOUT_S = 90.0
+"""Control waits a minute in all for repositories that do not respond."""
 
 STATUS = Operation("GET", "/v1/status", SystemStatus)
 
@@ -67,6 +95,7 @@ STOP_AGENT = Operation("POST", f"{_AGENT}/stop", AgentView, timeout_s=_STOP_TIME
 RESTART_AGENT = Operation("POST", f"{_AGENT}/restart", AgentView, timeout_s=2 * _STOP_TIMEOUT_S)
 INJECT = Operation("POST", f"{_AGENT}/inject", SignalQueued, InjectText)
 CANCEL = Operation("POST", f"{_AGENT}/cancel", SignalQueued, CancelWork)
+START_JOB = Operation("POST", f"{_AGENT}/jobs", JobQueued, NewJob)
 COMPACT = Operation("POST", f"{_AGENT}/compact", SignalQueued, CompactMemory)
 
 LIST_DMS = Operation("GET", "/v1/dms", Page[DmView])
@@ -74,6 +103,8 @@ SEND_MESSAGE = Operation("POST", f"{_DM}/messages", InboundAccepted, ConsoleMess
 LIST_MESSAGES = Operation("GET", f"{_DM}/messages", OutboundHistory)
 PRESS_BUTTON = Operation("POST", f"{_DM}/press", ButtonResponse, ConsolePressRequest)
 FOLLOW_MESSAGES = Stream(f"{_DM}/events")
+
+UPLOAD_FILE = Operation("PUT", f"{_DM}/files", Attachment)
 
 LIST_SESSIONS = Operation("GET", "/v1/sessions", Page[SessionView])
 SHOW_SESSION = Operation("GET", _SESSION, SessionView)
@@ -120,4 +151,26 @@ READ_FEEDBACK = Operation("GET", f"{_MEMORY}/feedback", FeedbackPage)
 IMPORT_RECORDS = Operation(
     "POST", f"{_MEMORY}/import", MemoryImported, ImportRecords, _ERASE_TIMEOUT_S
 )
+LIST_COLLECTIONS = Operation("GET", f"{_AGENT}/collections", Collections)
+LIST_COLLECTION = Operation("GET", _COLLECTION, CollectionDocuments)
+ADD_DOCUMENT = Operation("PUT", f"{_COLLECTION}/files", DocumentAdded)
+FOLLOW_FOLDER = Operation(
+    "POST", f"{_COLLECTION}/folder", Collections, NewFolder, _FOLDER_TIMEOUT_S
+)
+REMOVE_COLLECTION = Operation("DELETE", _COLLECTION, DocumentsRemoved)
+
+SHOW_CONFIG = Operation("GET", "/v1/config", ConfigView)
+READ_CONFIG_FILE = Operation("GET", "/v1/config/file", ConfigText)
+WRITE_CONFIG_FILE = Operation("PUT", "/v1/config/file", ConfigText, WriteConfigText)
+LOAD_CONFIG = Operation("POST", "/v1/config/load", ConfigDiff, timeout_s=_LOAD_TIMEOUT_S)
+DIFF_CONFIG = Operation("GET", "/v1/config/diff", ConfigDiff, timeout_s=_LOAD_TIMEOUT_S)
+APPLY_CONFIG = Operation("POST", "/v1/config/apply", ConfigApplied, ApplyConfig)
+REPORT_CONFIG = Operation("GET", "/v1/config/report", ConfigProgress)
+LIST_SECRETS = Operation("GET", "/v1/secrets", Page[SecretName])
+STORE_SECRET = Operation("PUT", "/v1/secrets/{name}", SecretStored, SetSecret)
+APPLY_SECRETS = Operation("POST", "/v1/secrets/apply", SecretsApplied)
+LIST_OPERATIONS = Operation("GET", "/v1/operations", Page[OperationView])
+SHOW_OPERATION = Operation("GET", "/v1/operations/{operation_id}", OperationView)
+SHOW_COST = Operation("GET", "/v1/cost", CostReport)
+
 EXPORT = Stream(f"{_MEMORY}/export")

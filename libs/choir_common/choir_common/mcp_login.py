@@ -35,6 +35,8 @@ class McpLogin(WireModel):
     refresh_token: str | None = None
     expires_at: float
     """The end of the token, in seconds since the epoch."""
+    revocation_endpoint: str | None = None
+    """Where `mcp logout` ends the tokens (RFC 7009); None: the server has none."""
     private_hosts: str = ""
     """`host:port` of authorization servers at private addresses that the operator allowed."""
 
@@ -81,9 +83,29 @@ def renewal_request(login: McpLogin) -> TokenRequest:
     fields = {
         "grant_type": "refresh_token",
         "refresh_token": login.refresh_token or "",
-        "client_id": login.client_id,
         "resource": login.resource,
     }
+    return _as_client(login, login.token_endpoint, fields)
+
+
+def revocation_requests(login: McpLogin, access_token: str | None) -> tuple[TokenRequest, ...]:
+    """Return the requests that end the tokens of a login; none if its server cannot do that.
+
+    The refresh token is the first: many servers end its access tokens with it.
+    """
+    if login.revocation_endpoint is None:
+        return ()
+    tokens = {"refresh_token": login.refresh_token, "access_token": access_token}
+    return tuple(
+        _as_client(login, login.revocation_endpoint, {"token": token, "token_type_hint": kind})
+        for kind, token in tokens.items()
+        if token
+    )
+
+
+def _as_client(login: McpLogin, url: str, fields: dict[str, str]) -> TokenRequest:
+    """Return a request with the client's authentication (RFC 6749, section 2.3)."""
+    fields = fields | {"client_id": login.client_id}
     headers = {"Accept": "application/json"}
     if login.client_secret and login.auth_method == "client_secret_basic":
         pair = f"{quote(login.client_id, safe='')}:{quote(login.client_secret, safe='')}"
@@ -91,7 +113,7 @@ def renewal_request(login: McpLogin) -> TokenRequest:
         del fields["client_id"]
     elif login.client_secret:
         fields["client_secret"] = login.client_secret
-    return TokenRequest(login.token_endpoint, fields, headers)
+    return TokenRequest(url, fields, headers)
 
 
 def renewed_login(login: McpLogin, body: bytes, now: float) -> tuple[str, McpLogin]:

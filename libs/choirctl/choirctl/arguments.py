@@ -11,11 +11,9 @@ from typing import Annotated
 import typer
 from typer.models import OptionInfo
 
-from choir_client.failures import parse_response
 from choir_common.errors import ChoirError
 from choir_common.lanes import CORE_LANE_PREFIX, is_core
 from choir_common.target import Target
-from choir_common.wire.config_api import ConfigView
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import find_target
 
@@ -42,7 +40,7 @@ async def _grants(api: ControlClient) -> list[str]:
 
 
 async def _operations(api: ControlClient) -> list[str]:
-    return [view.operation_id for view in await api.operations(RECENT)]
+    return [view.operation_id for view in await api.operations.list(RECENT)]
 
 
 async def _workspaces(api: ControlClient) -> list[str]:
@@ -58,7 +56,7 @@ def _configured(section: str) -> NameSource:
     """Return a function that lists the names in a section of the active configuration."""
 
     async def names(api: ControlClient) -> Iterable[str]:
-        view = parse_response(await api.connection.send("GET", "/v1/config"), ConfigView)
+        view = await api.config.get()
         entries = view.config.get(section)
         return entries if isinstance(entries, dict) else ()
 

@@ -17,6 +17,7 @@ EXAMPLES = {
     "agent status": "choirctl agent status main",
     "agent inject": 'choirctl agent inject main "in French, please"',
     "agent cancel": "choirctl agent cancel main read-mail",
+    "agent start-job": 'choirctl agent start-job main "Add up the receipts." --wait 600',
     "agent build": "choirctl agent build main",
     "agent update": "choirctl agent update main",
     "agent update-all": "choirctl agent update-all",

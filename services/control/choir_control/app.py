@@ -163,6 +163,7 @@ class ControlApp:
                 ("signal poll", services.log.signal_streams.poll()),
                 ("crash recovery", services.sessions.crash_recovery.run()),
                 ("proposals", proposals.worker.run()),
+                ("approval withdrawal", services.approvals.withdrawal.run()),
                 ("operations", services.operations.run()),
                 ("archiving", services.log.archiver.run()),
                 ("content erasure", services.log.content_eraser.run()),

@@ -58,13 +58,19 @@ class Person:
 class Agent:
     """The part of an agent that has MCP servers."""
 
-    def __init__(self, root: Path, key_proxy: KeyProxy | None = None, secret: str = CANARY) -> None:
+    def __init__(
+        self,
+        root: Path,
+        key_proxy: KeyProxy | None = None,
+        secret: str = CANARY,
+        person: Person | None = None,
+    ) -> None:
         self.secret = secret
         self.workspace, choir = root / "ws", root / "choir"
         self.workspace.mkdir()
         choir.mkdir()
         self.script = shutil.copy(SCRIPT, choir / "server.py")
-        self.person, self.registry = Person(), ToolRegistry([])
+        self.person, self.registry = person or Person(), ToolRegistry([])
         self.servers = McpServers(
             registry=self.registry,
             programs=ProgramRunner(self.workspace, str(self.workspace)),
@@ -436,6 +442,17 @@ async def test_a_question_of_a_server_is_answered_by_the_person_alone(agent: Age
     url = "https://pay.example/1"
     assert (await agent.call("question", url=url))["result"] == {"action": "accept"}
     assert agent.person.requests[-1].payload["url"] == url
+
+    # error -32042: the person opens the address, and the call is made again
+    agent.person.answers["mcp_question"] = YES.model_copy(update={"status": "rejected"})
+    with pytest.raises(ToolFailed, match="did not agree"):
+        await agent.call("behind_address", url="https://login.example/other", is_done=False)
+    agent.person.answers["mcp_question"] = YES
+    assert (await agent.call("behind_address", url=url, is_done=True))["result"] == {
+        "result": "opened"
+    }
+    asked = agent.person.requests[-1]
+    assert (asked.payload["url"], asked.payload["message"]) == (url, "Log in there.")
 
 
 async def test_questions_for_secrets_and_of_a_silent_server_reach_nobody(agent: Agent) -> None:

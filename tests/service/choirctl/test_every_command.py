@@ -244,6 +244,10 @@ def test_an_agent_is_listed_shown_told_and_cancelled(shell: ChoirctlRunner) -> N
     assert "applied" in shown
     assert shell.data("agent", "inject", "main", "be brief")["agent_id"] == "main"
     assert shell.data("agent", "cancel", "main")["agent_id"] == "main"
+    task = ("main", "count to three", "--key", "k")
+    job = shell.data("agent", "start-job", *task, "--wait", "200")
+    assert (job["outcome"], type(job["result"]["text"])) == ("completed", str)
+    assert shell.data("agent", "start-job", *task)["job_id"] == job["job_id"]
 
 
 def test_an_agent_is_built_started_updated_restarted_and_stopped(shell: ChoirctlRunner) -> None:
@@ -295,10 +299,9 @@ def test_a_core_job_is_listed_and_cancelled(shell: ChoirctlRunner) -> None:
     session = session_of(shell)
     shell.succeeds("chat", "-m", "#spawn slow: #delay=30000")
     deadline = time.monotonic() + PATIENCE_S
-    while not (jobs := shell.data("session", "cores", session)):
+    while "core:slow" not in {job["lane"] for job in shell.data("session", "cores", session)}:
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    assert jobs[0]["lane"] == "core:slow"
     assert "slow" in shell.succeeds("session", "cores", session)
     assert shell.data("session", "cancel", session, "slow")["session_id"] == session
 

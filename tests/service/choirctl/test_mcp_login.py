@@ -85,6 +85,7 @@ async def test_a_login_stores_a_token_for_this_server_and_logout_deletes_it(
     assert entry["oauth"] is True
 
     await asyncio.to_thread(lambda: shell.succeeds("mcp", "logout", "wiki"))
+    assert server.revoked == ["refresh_token", "access_token"] and not server.access_tokens
     assert oauth_token_secret(server.url) not in (tmp_path / "secrets.json").read_text()
     entry = json.loads((tmp_path / "config.json").read_text())["mcp"]["servers"]["wiki"]
     assert "oauth" not in entry

@@ -135,7 +135,7 @@ async def test_nobody_listening_is_said_at_once(nats: NatsProcess) -> None:
             await bus.request("t.nobody", SPACE, Empty, 30)
 
 
-async def test_a_call_ends_at_its_deadline(nats: NatsProcess) -> None:
+async def test_a_call_results_at_its_deadline(nats: NatsProcess) -> None:
     async with Bus(nats.url, None, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.slow", EnsureSpace, dawdle)):
             with pytest.raises(DeadlineExceeded):

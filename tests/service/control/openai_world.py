@@ -15,8 +15,9 @@ from choir_common.clients.control import NatsControlClient
 from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve
 from choir_common.redactor import Redactor
-from choir_common.wire.events import ModelOutput, Reply
+from choir_common.wire.events import CoreStarted, CoreStopped, ModelOutput, Reply
 from choir_common.wire.rpc import ReplyDraft, StatusRequest
+from choir_common.wire.schedules import WakeUp
 from choir_common.wire.signals import UserMessageSignal
 from choir_gateway.api.http_app import TokenReceiver, make_gateway_app
 from choir_gateway.channel_registry import ChannelRegistry
@@ -103,8 +104,25 @@ class ScriptedAgent:
                 continue
             self.messages.append(message)
             await take_up(self.hand, message)
+            if message.wake_up is not None and message.wake_up.as_job:
+                await self._do_job(message, message.wake_up)
+                continue
             await self.may_answer.wait()
             await self._reply(message, self.answer(message.text))
+
+    async def _do_job(self, message: UserMessageSignal, wake_up: WakeUp) -> None:
+        """Start the core job of a message, and end it when answers are allowed."""
+        name = (wake_up.job and wake_up.job.name) or f"schedule-{wake_up.schedule_id}"
+        job: Any = {"job_id": f"job_{message.inbox_id}", "job_name": name}
+        task: Any = {"call_id": "", "dm": message.dm, "task_spec": message.text}
+        self.hand.add(CoreStarted(**job, **task, answers=message.inbox_id))
+        await self.hand.flush()
+        report = StatusRequest(lane=f"core:{name}", state="CORE_REASONING")
+        await self.hand.call("REPORT_STATUS", report)
+        await self.may_answer.wait()
+        result: Any = {"text": self.answer(message.text)}
+        self.hand.add(CoreStopped(**job, outcome="completed", result=result), f"core:{name}")
+        await self.hand.flush()
 
     async def _reply(self, message: UserMessageSignal, text: str) -> None:
         lane = f"edge:{message.dm}" if message.dm != "console" else "edge"

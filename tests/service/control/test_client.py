@@ -19,6 +19,7 @@ from choir_client import (
     Conflict,
     DeadlineExceeded,
     InvalidRequest,
+    JobOptions,
     NewSchedule,
     NotFound,
     ScheduleEdit,
@@ -27,11 +28,8 @@ from choir_client import (
 )
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
-from choir_common.wire.events import CoreStarted, CoreStopped
 from choir_common.wire.memory_search import EnsureSpace, MemoryHit, MemoryHits, MemoryQuery
 from choir_common.wire.messages import Empty
-from choir_common.wire.rpc import StatusRequest
-from choir_common.wire.signals import UserMessageSignal
 from tests.service.control.openai_world import OpenAIWorld, ScriptedAgent, openai_world
 from tests.service.control.test_approvals import ask
 from tests.service.control.world import OPERATOR_TOKEN, World, until
@@ -142,27 +140,6 @@ async def _wait_again(choir: Any, agent: ScriptedAgent) -> None:
         await conversation.send("other words", idempotency_key="k1")
 
 
-class WorkingAgent(ScriptedAgent):
-    """An agent that does the jobs of schedules, too."""
-
-    may_end: asyncio.Event
-
-    async def _reply(self, message: UserMessageSignal, text: str) -> None:
-        if message.wake_up is None or not message.wake_up.as_job:
-            await super()._reply(message, text)
-            return
-        name, job_id = f"schedule-{message.wake_up.schedule_id}", f"job_{message.inbox_id}"
-        job: Any = {"job_id": job_id, "job_name": name}
-        task: Any = {"call_id": "", "dm": message.dm, "task_spec": message.text}
-        self.hand.add(CoreStarted(**job, **task, answers=message.inbox_id))
-        await self.hand.flush()
-        report = StatusRequest(lane=f"core:{name}", state="CORE_REASONING")
-        await self.hand.call("REPORT_STATUS", report)
-        await self.may_end.wait()
-        self.hand.add(CoreStopped(**job, outcome="completed", result={"sum": 42}), f"core:{name}")
-        await self.hand.flush()
-
-
 @contextlib.asynccontextmanager
 async def at_work(world: World) -> AsyncIterator[OpenAIWorld]:
     """A choird with an agent that does jobs, and a memory with one document."""
@@ -182,15 +159,11 @@ async def at_work(world: World) -> AsyncIterator[OpenAIWorld]:
         Endpoint(subjects.search_memory(), MemoryQuery, search),
     )
     async with openai_world(world) as api, world.bus.serve("choir-memory", "1.0.0", *memory):
-        api.agent.__class__ = WorkingAgent
-        assert isinstance(api.agent, WorkingAgent)
-        api.agent.may_end = asyncio.Event()
         yield api
 
 
 async def test_it_does_an_operators_work(stopped: World, kind: str) -> None:
     async with at_work(stopped) as api, a_client(kind, home=stopped.home) as choir:
-        assert isinstance(api.agent, WorkingAgent)
         assert "main" in [agent.agent_id for agent in await choir.agents.list()]
         assert (await choir.status()).config_version == 1
         with pytest.raises(NotFound, match="nobody"):
@@ -210,10 +183,32 @@ async def test_it_does_an_operators_work(stopped: World, kind: str) -> None:
         assert [hit.text for hit in hits.hits] == ["shoes cost 19 euros"]
         with pytest.raises(InvalidRequest, match="colour"):
             await choir.memory("main").search("shoes", colour="red")
+        await _set_up(choir, stopped.home)
         await _plan_and_work(choir, api.agent)
 
 
-async def _plan_and_work(choir: Any, agent: WorkingAgent) -> None:
+async def _set_up(choir: Any, home: Path) -> None:
+    note = home / "note.txt"
+    note.write_text("milk")
+    file = await choir.conversation("console").upload(note)
+    assert (file.name, file.size) == ("note.txt", 4)
+    with pytest.raises(InvalidRequest, match="Is a directory"):
+        await choir.conversation("console").upload(home)
+    text = await choir.config.read_file()
+    await choir.config.write_file(text.text.replace("120000", "119000"), text.digest)
+    diff = await choir.config.load()
+    assert [change.path for change in diff.changes] == ["crash_detection_threshold_ms"]
+    assert (await choir.config.apply(diff.digest)).version == 2
+    with pytest.raises(Conflict):
+        await choir.config.write_file(text.text, text.digest)
+    assert not (await choir.secrets.set("a-key", "a-value-of-a-key")).replaced
+    assert "a-key" in (await choir.secrets.apply()).added
+    assert "a-key" in [secret.name for secret in await choir.secrets.list() if secret.set]
+    assert await choir.operations.list() == []
+    assert (await choir.costs.report("agent")).lines == ()
+
+
+async def _plan_and_work(choir: Any, agent: ScriptedAgent) -> None:
     tea = NewSchedule(agent_id="main", kind="remind", text="tea", timing="every", value="1d")
     added = await choir.schedules.add(tea)
     edited = await choir.schedules.update(added.schedule_id, ScheduleEdit(text="coffee"))
@@ -223,8 +218,17 @@ async def _plan_and_work(choir: Any, agent: WorkingAgent) -> None:
     assert (await choir.schedules.run(added.schedule_id)).runs
     await choir.schedules.remove(added.schedule_id)
 
-    job = await choir.jobs.start("main", "add the numbers")
-    assert await choir.schedules.list() == []  # the run goes on without its schedule
+    agent.may_answer.clear()
+    options = JobOptions(name="sum", verbosity="quiet")
+    job = await choir.jobs.start("main", "add the numbers", options=options, idempotency_key="k")
+    again = await choir.jobs.start("main", "add the numbers", options=options, idempotency_key="k")
+    assert (again.job_id, again.name) == (job.job_id, "sum")
+    with pytest.raises(Conflict, match="idempotency key"):
+        await choir.jobs.start("main", "add others", idempotency_key="k")
+    with pytest.raises(NotFound, match="no harness 'codex'"):
+        await choir.jobs.start("main", "code", options=JobOptions(harness="codex"))
+    with pytest.raises(InvalidRequest, match="not a valid JSON Schema"):
+        await choir.jobs.start("main", "x", options=JobOptions(output_schema={"type": "text"}))
 
     async def is_open() -> bool:
         return [it.name for it in await choir.jobs.list("main")] == [job.name]
@@ -235,9 +239,11 @@ async def _plan_and_work(choir: Any, agent: WorkingAgent) -> None:
     by_name = await choir.jobs.get("main", job.name)
     assert (await choir.jobs.inject("main", "faster")).agent_id == "main"
     assert (await choir.jobs.cancel("main", job.name)).note
-    agent.may_end.set()
-    for each in (job, by_name):
-        assert (await choir.jobs.wait(each)).result == {"sum": 42}
+    agent.may_answer.set()
+    for each in (job, by_name, again):
+        assert (await choir.jobs.wait(each)).result == {"text": "echo: add the numbers"}
+    assert (message := agent.messages[-1]).wake_up is not None and message.wake_up.job == options
+    assert agent.texts.count("add the numbers") == 1
 
 
 async def test_a_choir_that_is_away_is_unavailable(tmp_path: Path, kind: str) -> None:
@@ -264,8 +270,6 @@ async def test_the_programs_of_the_page_run(
     monkeypatch.setitem(os.environ, "CHOIR_HOME", str(stopped.home))
     out = io.StringIO()
     async with at_work(stopped) as api:
-        assert isinstance(api.agent, WorkingAgent)
-        api.agent.may_end.set()
         await ask(api.agent.hand)
         for program in chosen:
             with contextlib.redirect_stdout(out):
@@ -273,4 +277,8 @@ async def test_the_programs_of_the_page_run(
     printed = out.getvalue()
     assert "echo: What is on today?" in printed
     if kind == "sync":
-        assert "{'sum': 42}" in printed and "cost 19 euros" in printed and "approved" in printed
+        assert (
+            "{'text': 'echo: Add up the receipts of this week.'}" in printed
+            and "cost 19 euros" in printed
+            and "approved" in printed
+        )

@@ -199,7 +199,7 @@ async def test_the_sdk_transcribes_a_file_and_its_cost_is_in_the_ledger(models: 
         assert too_long.value.status_code == 413
         for wrong, param in (
             ({"file": ("a.ogg", b"")}, "file"),
-            ({"file": file, "response_format": "srt"}, "response_format"),
+            ({"file": file, "response_format": "diarized_json"}, "response_format"),
             ({"file": file, "language": "klingon"}, "language"),
         ):
             with pytest.raises(openai.BadRequestError) as refused:
@@ -213,6 +213,34 @@ async def test_the_sdk_transcribes_a_file_and_its_cost_is_in_the_ledger(models: 
         "SELECT count(*) FROM choir_control.budget_reservations"
     )
     assert held == 0, "a call that was not billed leaves no reservation"
+
+
+async def test_the_sdk_gets_times_and_subtitles_or_a_clear_error(models: Models) -> None:
+    file = ("a.ogg", make_speech("The tide is high."), "audio/ogg")
+    async with models.api.sdk(models.token) as client:
+        create: Any = client.audio.transcriptions.create
+        both = ["word", "segment"]
+        full = await create(
+            model="whisper",
+            file=file,
+            response_format="verbose_json",
+            timestamp_granularities=both,
+        )
+        assert (full.text, full.language, full.duration) == (
+            "The tide is high.",
+            "english",
+            2.5,
+        ), "the file itself says how long it is"
+        assert [(it.word, it.end) for it in full.words][:2] == [("The", 1.0), ("tide", 2.0)]
+        assert [(it.start, it.end) for it in full.segments] == [(0.0, 4.0)]
+        srt = await create(model="whisper", file=file, response_format="srt")
+        assert srt == "1\n00:00:00,000 --> 00:00:04,000\nThe tide is high.\n"
+        vtt = await create(model="whisper", file=file, response_format="vtt")
+        assert vtt == "WEBVTT\n\n00:00:00.000 --> 00:00:04.000\nThe tide is high.\n"
+        models.speech.queued.append(openai_error(400, "invalid_request_error", "not supported"))
+        with pytest.raises(openai.BadRequestError, match="json. and .text. work") as refused:
+            await create(model="whisper", file=file, response_format="vtt")
+        assert refused.value.param == "response_format"
 
 
 async def test_open_webui_embeds_documents_and_transcribes_speech(models: Models) -> None:

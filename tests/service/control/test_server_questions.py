@@ -5,10 +5,11 @@ import json
 import pytest
 
 from choir_common.errors import InvalidRequest
+from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from tests.service.control.agent_hand import AgentHand
-from tests.service.control.world import World
+from tests.service.control.world import World, until
 
 FORM: JsonObject = {
     "type": "object",
@@ -91,6 +92,32 @@ async def test_a_question_is_answered_in_the_conversation(stopped: World, agent:
     )
     assert (await stopped.say("/reject dismiss", "u4")).note
     assert (await ask(agent, "c3", QUESTION)).status == "pending"
+
+
+async def test_the_question_of_a_call_that_has_ended_is_withdrawn(
+    stopped: World, agent: AgentHand
+) -> None:
+    asked = await ask(agent, "mcp-question:call_9:1")
+    await ask(agent, "mcp-question:call_90:1")
+    result: JsonObject = {"message": "cancelled"}
+    agent.add(
+        ToolResultCommitted(
+            turn_id="t1",
+            call_id="call_9",
+            tool="mcp.weather.today",
+            status="interrupted",
+            output=result,
+        )
+    )
+    await agent.flush()
+
+    async def is_withdrawn() -> bool:
+        return (await ask(agent, "mcp-question:call_9:1")).status == "expired"
+
+    await until(is_withdrawn)
+    assert (await ask(agent, "mcp-question:call_90:1")).status == "pending"
+    late = await stopped.post(f"/v1/approvals/{asked.approval_id}/reject")
+    assert late.status_code == 409 and "was withdrawn" in late.json()["detail"]
 
 
 @pytest.mark.parametrize(

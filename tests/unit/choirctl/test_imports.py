@@ -48,6 +48,22 @@ def test_a_replaced_branch_is_not_read(tmp_path: Path) -> None:
     assert conversation.messages[0].at == datetime.fromtimestamp(1_700_000_000.5, UTC)
 
 
+def test_sessions_of_openclaws_database_are_read_once_and_in_their_order(tmp_path: Path) -> None:
+    foreign_exports.openclaw_database(foreign_exports.openclaw(tmp_path))
+    with open_source(tmp_path) as files:
+        items = list(openclaw.read(files))
+    by_id = {it.conversation_id: it for it in items if isinstance(it, Conversation)}
+    texts = {key: [line.text for line in it.messages] for key, it in by_id.items()}
+    assert texts == {
+        "a1": ["Where is the anchor?", "It was moved to the stern."],
+        "b2": ["Where is the flare gun?", "Under the bunk."],
+    }
+    assert sum(isinstance(it, Conversation) for it in items) == 2, "the file of a1 is older"
+    reasons = " ".join(it.reason for it in items if isinstance(it, Omission))
+    assert "1 events are compressed" in reasons and "is an index of the Markdown" in reasons
+    assert "is not valid JSON" in reasons
+
+
 def test_without_a_current_node_the_newest_branch_is_read(tmp_path: Path) -> None:
     text = json.dumps([foreign_exports.chatgpt_conversation(current_node="lost")])
     (conversation,) = read_chatgpt(tmp_path, text)

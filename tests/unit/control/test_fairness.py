@@ -118,7 +118,7 @@ async def test_long_heartbeats_are_stored_one_at_a_time_and_short_ones_pass_them
         store=store,
         outbox=IdleOutbox(),
         outgoing_files=NO_FILES,
-        listener=IdleListener(),
+        listeners=(IdleListener(),),
         followers=NobodyFollows(),
         cost_metrics=CostMetrics(Metrics("test")),
         pricer=ChargePricer(FixedConfiguration(Config(agents={}, workspaces={}))),

@@ -9,12 +9,15 @@ from typing import Self
 from choir_client import operations
 from choir_client._async.agents import AsyncAgents
 from choir_client._async.approvals import AsyncApprovals
+from choir_client._async.collections import AsyncCollections
 from choir_client._async.connection import AsyncConnection
 from choir_client._async.conversations import ANSWER_TIMEOUT_S, AsyncConversation
 from choir_client._async.jobs import AsyncJobs
 from choir_client._async.memory import AsyncMemory
 from choir_client._async.schedules import AsyncSchedules
 from choir_client._async.sessions import AsyncSessions
+from choir_client._async.settings import AsyncConfig, AsyncSecrets
+from choir_client._async.work import AsyncCostReports, AsyncOperations
 from choir_client.conversation_events import Answer, choose_conversation
 from choir_common.target import Target, find_target
 from choir_common.wire.operator import DmView, SystemStatus
@@ -52,8 +55,12 @@ class AsyncChoirClient:
         """For requests that have no method here."""
         self.agents = AsyncAgents(self.connection)
         self.approvals = AsyncApprovals(self.connection)
+        self.config = AsyncConfig(self.connection)
+        self.costs = AsyncCostReports(self.connection)
         self.jobs = AsyncJobs(self.connection)
+        self.operations = AsyncOperations(self.connection)
         self.schedules = AsyncSchedules(self.connection)
+        self.secrets = AsyncSecrets(self.connection)
         self.sessions = AsyncSessions(self.connection)
 
     def __repr__(self) -> str:
@@ -97,6 +104,10 @@ class AsyncChoirClient:
     def memory(self, agent_id: str) -> AsyncMemory:
         """Return the memory of an agent."""
         return AsyncMemory(self.connection, agent_id)
+
+    def collections(self, agent_id: str) -> AsyncCollections:
+        """Return the collections of an agent."""
+        return AsyncCollections(self.connection, agent_id)
 
     async def ask(self, agent_id: str, text: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
         """Send a message to an agent and wait for its answer.

@@ -3,8 +3,10 @@
 Written by hand, as its sync counterpart; the modules beside it are the source of `choir_client._sync`.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from pathlib import Path
 
 import httpx2
 from pydantic import BaseModel
@@ -15,6 +17,7 @@ from choir_client.failures import (
     parse_response,
     raise_for_status,
 )
+from choir_client.local_files import CHUNK_BYTES, size_of
 from choir_client.operation import (
     WRITE_TIMEOUT_S,
     Operation,
@@ -145,6 +148,21 @@ class AsyncConnection:
         raise_for_status(self.target, response)
         return response
 
+    async def upload_file(
+        self, path: str, file: Path, *, params: Mapping[str, str], timeout: httpx2.Timeout
+    ) -> httpx2.Response:
+        """Send a file of this machine in a PUT request.
+
+        Raises the errors of `send`, and InvalidRequest if it is no readable regular file.
+        """
+        headers = {
+            "Content-Length": str(await asyncio.to_thread(size_of, file)),
+            "Content-Type": "application/octet-stream",
+        }
+        return await self.upload(
+            path, _chunks(file), params=params, headers=headers, timeout=timeout
+        )
+
     async def download(self, path: str, timeout: httpx2.Timeout) -> AsyncGenerator[bytes]:
         """Yield the chunks of a large response body. Raises the errors of `send`."""
         with self._errors():
@@ -161,3 +179,9 @@ class AsyncConnection:
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         self.target.check_socket()
         return convert_transport_errors(self.target)
+
+
+async def _chunks(path: Path) -> AsyncGenerator[bytes]:
+    with path.open("rb") as file:
+        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            yield chunk

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from pathlib import Path
 
 from choir_client import operations
 from choir_client._async.connection import SILENCE_S, AsyncConnection
@@ -18,11 +19,14 @@ from choir_client.conversation_events import (
     EventReader,
     SentMessage,
 )
+from choir_client.failures import parse_response
+from choir_client.local_files import UPLOAD_TIMEOUT
 from choir_client.operation import Operation, ResponseT
 from choir_client.operations import RECONNECT_S
 from choir_common.backoff import Backoff
 from choir_common.errors import DeadlineExceeded, RateLimited, Unavailable
 from choir_common.ids import new_id
+from choir_common.wire.attachments import Attachment
 from choir_common.wire.console import ConsoleMessageRequest, ConsolePressRequest
 from choir_common.wire.messages import (
     ButtonResponse,
@@ -80,6 +84,18 @@ class AsyncConversation:
             edits=edits,
         )
         return await self._post(operations.SEND_MESSAGE, body)
+
+    async def upload(self, file: Path | str) -> Attachment:
+        """Upload a file; a message with its `ref` in `files` delivers it to the agent.
+
+        Raises InvalidRequest if it is no readable regular file, TooLarge or Unavailable if it is refused.
+        """
+        path = Path(file)
+        url = operations.UPLOAD_FILE.url({"dm": self.dm})
+        answer = await self._connection.upload_file(
+            url, path, params={"name": path.name}, timeout=UPLOAD_TIMEOUT
+        )
+        return parse_response(answer, Attachment)
 
     async def press(self, message: OutboundMessage, data: str) -> ButtonResponse:
         """Press a button of a message; its decision is durable on return. Retried as `send` is."""

@@ -9,12 +9,15 @@ from typing import Self
 from choir_client import operations
 from choir_client._sync.agents import Agents
 from choir_client._sync.approvals import Approvals
+from choir_client._sync.collections import Collections
 from choir_client._sync.connection import Connection
 from choir_client._sync.conversations import ANSWER_TIMEOUT_S, Conversation
 from choir_client._sync.jobs import Jobs
 from choir_client._sync.memory import Memory
 from choir_client._sync.schedules import Schedules
 from choir_client._sync.sessions import Sessions
+from choir_client._sync.settings import Config, Secrets
+from choir_client._sync.work import CostReports, Operations
 from choir_client.conversation_events import Answer, choose_conversation
 from choir_common.target import Target, find_target
 from choir_common.wire.operator import DmView, SystemStatus
@@ -52,8 +55,12 @@ class ChoirClient:
         """For requests that have no method here."""
         self.agents = Agents(self.connection)
         self.approvals = Approvals(self.connection)
+        self.config = Config(self.connection)
+        self.costs = CostReports(self.connection)
         self.jobs = Jobs(self.connection)
+        self.operations = Operations(self.connection)
         self.schedules = Schedules(self.connection)
+        self.secrets = Secrets(self.connection)
         self.sessions = Sessions(self.connection)
 
     def __repr__(self) -> str:
@@ -97,6 +104,10 @@ class ChoirClient:
     def memory(self, agent_id: str) -> Memory:
         """Return the memory of an agent."""
         return Memory(self.connection, agent_id)
+
+    def collections(self, agent_id: str) -> Collections:
+        """Return the collections of an agent."""
+        return Collections(self.connection, agent_id)
 
     def ask(self, agent_id: str, text: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
         """Send a message to an agent and wait for its answer.

@@ -5,6 +5,7 @@ Written by hand, as its async counterpart; the modules beside it are made of tho
 
 import contextlib
 from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
 
 import httpx2
 from pydantic import BaseModel
@@ -15,6 +16,7 @@ from choir_client.failures import (
     parse_response,
     raise_for_status,
 )
+from choir_client.local_files import CHUNK_BYTES, size_of
 from choir_client.operation import (
     WRITE_TIMEOUT_S,
     Operation,
@@ -144,6 +146,19 @@ class Connection:
         raise_for_status(self.target, response)
         return response
 
+    def upload_file(
+        self, path: str, file: Path, *, params: Mapping[str, str], timeout: httpx2.Timeout
+    ) -> httpx2.Response:
+        """Send a file of this machine in a PUT request.
+
+        Raises the errors of `send`, and InvalidRequest if it is no readable regular file.
+        """
+        headers = {
+            "Content-Length": str(size_of(file)),
+            "Content-Type": "application/octet-stream",
+        }
+        return self.upload(path, _chunks(file), params=params, headers=headers, timeout=timeout)
+
     def download(self, path: str, timeout: httpx2.Timeout) -> Generator[bytes]:
         """Yield the chunks of a large response body. Raises the errors of `send`."""
         with self._errors(), self._http.stream("GET", path, timeout=timeout) as answer:
@@ -159,3 +174,9 @@ class Connection:
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         self.target.check_socket()
         return convert_transport_errors(self.target)
+
+
+def _chunks(path: Path) -> Generator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk

@@ -6,17 +6,14 @@ from contextlib import closing
 from choir_client import operations
 from choir_client._sync.agents import Agents
 from choir_client._sync.connection import SILENCE_S, Connection
-from choir_client._sync.schedules import Schedules
 from choir_client._sync.sessions import Sessions
-from choir_client.job_events import RUN_ID_PREFIX, Job, job_result, list_jobs
-from choir_common.errors import Conflict, DeadlineExceeded, NotFound, Unavailable
+from choir_client.job_events import Job, job_result, list_jobs
+from choir_common.errors import DeadlineExceeded, NotFound, Unavailable
+from choir_common.wire.core_jobs import JobOptions, NewJob
 from choir_common.wire.events import CoreStopped
-from choir_common.wire.operator import AgentView, CancelWork, InjectText, SessionView, SignalQueued
-from choir_common.wire.schedules import NewSchedule
+from choir_common.wire.operator import CancelWork, InjectText, SignalQueued
 
 JobList = list[Job]
-_LATER = "3650d"
-"""The time of a schedule that runs by a request only."""
 
 
 class Jobs:
@@ -26,7 +23,6 @@ class Jobs:
         self._connection = connection
         self._agents = Agents(connection)
         self._sessions = Sessions(connection)
-        self._schedules = Schedules(connection)
 
     def list(self, agent_id: str) -> JobList:
         """Return the open core jobs of an agent, as of its latest heartbeat. Raises NotFound."""
@@ -45,36 +41,29 @@ class Jobs:
                 return job
         raise NotFound(f"Agent {agent_id} has no open core job {name!r}.")
 
-    def start(self, agent_id: str, task: str, *, dm: str | None = None) -> Job:
+    def start(
+        self,
+        agent_id: str,
+        task: str,
+        *,
+        dm: str | None = None,
+        options: JobOptions | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
         """Start a core job with these words as its task; the agent's model is not asked.
 
-        `dm` is the conversation to which it reports; default: the agent's. Raises NotFound, and Conflict if
-        the agent does not run.
+        `dm` is the conversation to which it reports; default: the home conversation. A repetition with the
+        same `idempotency_key` starts no second job. Raises NotFound, and Conflict if the agent does not run.
         """
-        agent, session = self._running(agent_id)
-        schedule = self._schedules.add(
-            NewSchedule(
-                agent_id=agent_id,
-                kind="job",
-                text=task,
-                timing="in",
-                value=_LATER,
-                dm=dm,
-                paused=True,
-                words="choir-client: jobs.start",
-            )
-        )
-        try:
-            run = (self._schedules.run(schedule.schedule_id)).runs[0]
-        finally:
-            # a run that has started goes on without its schedule
-            self._schedules.remove(schedule.schedule_id)
+        choices = {} if options is None else options.choices()
+        body = NewJob(**choices, task=task, dm=dm, idempotency_key=idempotency_key)
+        start = self._connection.call(operations.START_JOB, {"agent_id": agent_id}, body=body)
         return Job(
-            agent_id=agent.agent_id,
-            session_id=session.session_id,
-            name=f"schedule-{schedule.schedule_id}",
-            seen_rev=session.head_rev,
-            job_id=f"{RUN_ID_PREFIX}{run.run_id}",
+            agent_id=agent_id,
+            session_id=start.session_id,
+            name=start.name,
+            seen_rev=start.seen_rev,
+            job_id=start.job_id,
         )
 
     def wait(self, job: Job, timeout_s: float = 3600.0) -> CoreStopped:
@@ -111,11 +100,3 @@ class Jobs:
         """Cancel a core job, or the turn if `job` is None. Raises Conflict if the agent does not run."""
         body = CancelWork(job=job, dm=dm)
         return self._connection.call(operations.CANCEL, {"agent_id": agent_id}, body=body)
-
-    def _running(self, agent_id: str) -> tuple[AgentView, SessionView]:
-        agent = self._agents.get(agent_id)
-        if agent.session_id is None:
-            raise Conflict(
-                f"Agent {agent_id} is {agent.state}. Start it with `choirctl agent start {agent_id}`."
-            )
-        return agent, self._sessions.get(agent.session_id)

@@ -28,9 +28,11 @@ class SpokenWords:
     usage: SpeechUsage
 
 
-def form_fields(config: TranscriptionConfig, language: str | None = None) -> dict[str, str]:
+def form_fields(
+    config: TranscriptionConfig, language: str | None = None, response_format: str = "json"
+) -> dict[str, str]:
     """Return the fields of the form besides the file; `language` replaces the configured one."""
-    fields = {"model": config.model, "response_format": "json"}
+    fields = {"model": config.model, "response_format": response_format}
     spoken = language or config.language
     return fields if spoken is None else {**fields, "language": spoken}
 

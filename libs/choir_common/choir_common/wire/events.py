@@ -14,6 +14,9 @@ from choir_common.wire.budget_events import BudgetGranted as BudgetGranted
 from choir_common.wire.budget_events import SessionBudget as SessionBudget
 from choir_common.wire.budget_events import UsageRecorded as UsageRecorded
 from choir_common.wire.connections import HostConnections
+from choir_common.wire.core_jobs import ContextBundle as ContextBundle
+from choir_common.wire.core_jobs import ToolConstraints as ToolConstraints
+from choir_common.wire.core_jobs import Verbosity as Verbosity
 from choir_common.wire.model import DEFERRED, JsonObject, WireModel
 from choir_common.wire.money import ModelUsage
 
@@ -233,24 +236,6 @@ class Reply(WireModel):
     """Speech synthesised for it."""
     holds: LaneTaint | None = None
     """What its lane holds, if it goes to another agent."""
-
-
-class ContextBundle(WireModel):
-    """Context for a core job in addition to its task."""
-
-    facts: tuple[str, ...] = ()
-    excerpts: tuple[str, ...] = ()
-    constraints: tuple[str, ...] = ()
-
-
-class ToolConstraints(WireModel):
-    """Restrictions on a core job's tools and time; an empty list and zero mean no restriction."""
-
-    allowed_tools: tuple[str, ...] = ()
-    time_budget_ms: int = Field(default=0, ge=0)
-
-
-Verbosity = Literal["quiet", "normal", "detailed"]
 
 
 class CoreStarted(WireModel):

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from choir_common.wire.agent_questions import QuestionOrigin
 from choir_common.wire.config_parts import TimeZone
+from choir_common.wire.core_jobs import JobOptions
 from choir_common.wire.model import AgentName, AwareTime, Name, WireModel
 from choir_common.wire.provenance import OriginText
 
@@ -134,7 +135,7 @@ class WakeUp(WireModel):
     """Mark of a message that a schedule, a trigger or another agent sent and no person wrote."""
 
     schedule_id: int = 0
-    """0: a trigger sent it."""
+    """0: a trigger or a request sent it."""
     summary: str
     """When the schedule runs and when this run was due, or what the trigger is, as text."""
     by_agent: bool
@@ -143,6 +144,8 @@ class WakeUp(WireModel):
     """Whether a core job does what the words say, instead of a turn."""
     skill: str = ""
     """The skill that the core job runs."""
+    job: JobOptions | None = None
+    """Set if a person or a program started this core job directly."""
     outside: OriginText = ""
     """The origin of its words, if they come from outside of Choir: `webhook NAME`."""
     quiet: bool = False

@@ -4,7 +4,7 @@ Every failure is raised as an error of `choir_common.errors`, with a message for
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 from choir_client import AsyncChoirClient
 from choir_client.failures import parse_response
@@ -15,11 +15,9 @@ from choir_common.wire.audit import AnchorList
 from choir_common.wire.erasure import PersonErasurePreview
 from choir_common.wire.grants import GrantView
 from choir_common.wire.model_check import ModelTestResult
-from choir_common.wire.money import CostReport
 from choir_common.wire.operations import (
     AgentModelAndVoice,
     ModelView,
-    OperationView,
     SetModel,
     SetVoice,
     VoiceView,
@@ -67,23 +65,9 @@ class ControlClient(AsyncChoirClient):
         """Return the workspaces, with the agent that has each and how full it is."""
         return (await self.connection.call(operations.LIST_WORKSPACES)).items
 
-    async def operations(self, limit: int) -> list[OperationView]:
-        """Return the newest operations."""
-        params = {"limit": str(limit)}
-        return (await self.connection.call(operations.LIST_OPERATIONS, params=params)).items
-
-    async def operation(self, operation_id: str) -> OperationView:
-        """Return one operation. Raises NotFound."""
-        names = {"operation_id": operation_id}
-        return await self.connection.call(operations.SHOW_OPERATION, names)
-
     async def commands(self, dm: str) -> list[CommandView]:
         """Return the commands of a conversation. Raises NotFound if there is no such conversation."""
         return (await self.connection.call(operations.LIST_COMMANDS, params={"dm": dm})).items
-
-    async def cost(self, params: Mapping[str, str]) -> CostReport:
-        """Return a report of costs."""
-        return await self.connection.call(operations.SHOW_COST, params=params)
 
     async def policy(self) -> list[PolicyRule]:
         """Return the rules on tool calls in the order in which they are tried."""

@@ -26,10 +26,16 @@ from choir_common.egress.dialer import Dialer
 from choir_common.errors import ChoirError, Conflict, Forbidden, InvalidRequest, Unavailable
 from choir_common.escape_text import escape_hidden
 from choir_common.http.guarded_transport import GuardedTransport
-from choir_common.mcp_login import DEFAULT_LIFETIME_S, McpLogin, allowed_hosts
+from choir_common.mcp_login import (
+    DEFAULT_LIFETIME_S,
+    McpLogin,
+    allowed_hosts,
+    revocation_requests,
+)
 from choirctl.api.oauth_redirect import Redirect
 
 PROTOCOL_VERSION = "2025-11-25"
+REVOKE_TIMEOUT_S = 20.0
 SETTING = "choirctl mcp login --private-host"
 _HELLO = {
     "jsonrpc": "2.0",
@@ -157,9 +163,37 @@ def _new_login(
         resource=provider.context.get_resource_url(),
         refresh_token=tokens.refresh_token,
         expires_at=time.time() + (tokens.expires_in or DEFAULT_LIFETIME_S),
+        revocation_endpoint=_text_or_none(metadata.revocation_endpoint),
         private_hosts=private_hosts,
     )
     return NewLogin(tokens.access_token, login)
+
+
+async def revoke_tokens(login: McpLogin, access_token: str | None) -> bool:
+    """End the tokens of a login at its server; return False if the server has no way to do that.
+
+    Raises Unavailable if it cannot be reached, Forbidden if it refuses.
+    """
+    requests = revocation_requests(login, access_token)
+    allow = parse_allowlist(allowed_hosts(login.url, login.private_hosts), SETTING)
+    transport = GuardedTransport(Dialer(allow))
+    async with httpx2.AsyncClient(
+        transport=transport, timeout=REVOKE_TIMEOUT_S, trust_env=False
+    ) as client:
+        for request in requests:
+            try:
+                response = await client.post(
+                    request.url, data=request.fields, headers=request.headers
+                )
+            except httpx2.HTTPError as error:
+                raise Unavailable(f"{login.issuer} cannot be reached: {_text(error)}") from error
+            if not response.is_success:
+                raise Forbidden(f"{login.issuer} answered {response.status_code}.")
+    return bool(requests)
+
+
+def _text_or_none(address: AnyUrl | None) -> str | None:
+    return None if address is None else str(address)
 
 
 def _text(error: Exception) -> str:

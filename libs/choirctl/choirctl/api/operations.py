@@ -9,11 +9,9 @@ from choir_common.wire.api_clients import AddApiClient, AddedApiClient, ApiClien
 from choir_common.wire.audit import AnchorList
 from choir_common.wire.grants import GrantView
 from choir_common.wire.model_check import ModelTestResult
-from choir_common.wire.money import CostReport
 from choir_common.wire.operations import (
     AgentModelAndVoice,
     ModelView,
-    OperationView,
     SetModel,
     SetVoice,
     VoiceView,
@@ -33,12 +31,9 @@ SET_MODEL = Operation("PUT", f"{_AGENT}/model", AgentModelAndVoice, SetModel)
 SET_VOICE = Operation("PUT", f"{_AGENT}/voice", AgentModelAndVoice, SetVoice)
 LIST_WORKSPACES = Operation("GET", "/v1/workspaces", Page[WorkspaceView])
 
-LIST_OPERATIONS = Operation("GET", "/v1/operations", Page[OperationView])
-SHOW_OPERATION = Operation("GET", "/v1/operations/{operation_id}", OperationView)
 FOLLOW_OPERATION = Stream("/v1/operations/{operation_id}/events")
 
 LIST_COMMANDS = Operation("GET", "/v1/commands", Page[CommandView])
-SHOW_COST = Operation("GET", "/v1/cost", CostReport)
 
 LIST_RULES = Operation("GET", "/v1/policy", Page[PolicyRule])
 LIST_GRANTS = Operation("GET", "/v1/policy/grants", Page[GrantView])

@@ -7,41 +7,26 @@ the folder of received files, and never overwrites an existing one.
 
 import asyncio
 import os
-import stat
 import unicodedata
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx2
 
-from choir_client.failures import parse_response
-from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.errors import ChoirError
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
 from choirctl.api.control import ControlClient
 
-CHUNK_BYTES = 256 * 1024
 TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
 MAX_NAME = 100
 MAX_DUPLICATES = 1000
 
 
 async def upload_file(api: ControlClient, dm: str, path: Path) -> Attachment:
-    """Upload a file to a DM's channel; a message that contains its `ref` delivers it to the agent.
-
-    Raises InvalidRequest if it is no readable regular file, TooLarge or Unavailable if the channel refuses
-    it.
-    """
-    size = await asyncio.to_thread(_size_of, path)
-    answer = await api.connection.upload(
-        f"/v1/dms/{dm}/files",
-        _chunks(path),
-        params={"name": path.name},
-        headers={"Content-Length": str(size)},
-        timeout=TIMEOUT,
-    )
-    return parse_response(answer, Attachment)
+    """Upload a file to a DM's channel; raises the errors of `AsyncConversation.upload`."""
+    return await api.conversation(dm).upload(path)
 
 
 async def save_files(
@@ -94,21 +79,3 @@ def _names(name: str) -> Iterator[str]:
     yield f"{stem}{dot}{ending}"
     for number in range(2, MAX_DUPLICATES):
         yield f"{stem} ({number}){dot}{ending}"
-
-
-def _size_of(path: Path) -> int:
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-    except OSError as error:
-        raise InvalidRequest(f"Cannot read {path}: {error.strerror}.") from error
-    # a pipe or device has no size, and may never end
-    if not stat.S_ISREG(status.st_mode):
-        raise InvalidRequest(f"{path} is not a regular file.")
-    return status.st_size
-
-
-async def _chunks(path: Path) -> AsyncIterator[bytes]:
-    with path.open("rb") as file:
-        while piece := await asyncio.to_thread(file.read, CHUNK_BYTES):
-            yield piece

@@ -8,10 +8,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.target import Target
-from choir_common.wire.config_api import ConfigProgress
 from choir_common.wire.operator import AgentView, SignalQueued, StartAgent
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
@@ -20,6 +18,7 @@ from choirctl.arguments import AgentId, ConversationName, OptionalJobName, confi
 from choirctl.commands.agent_build import build, update, update_all
 from choirctl.commands.agent_delete import delete
 from choirctl.commands.agent_init import init
+from choirctl.commands.agent_job import start_job
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console
 from choirctl.output.views import agent_facts, agent_rows, lane_state
 
@@ -41,6 +40,7 @@ def register(app: typer.Typer) -> None:
         ("status", status),
         ("inject", inject),
         ("cancel", cancel),
+        ("start-job", start_job),
         ("init", init),
         ("delete", delete),
         ("build", build),
@@ -214,7 +214,7 @@ async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:
     view = await api.agents.get(agent)
     if view.session_id is None:
         return view, ""
-    report = parse_response(await api.connection.send("GET", "/v1/config/report"), ConfigProgress)
+    report = await api.config.report()
     part = next((part for part in report.agents if part.name == agent), None)
     if part is None:
         return view, ""

@@ -2,26 +2,19 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
 
-import httpx2
 import typer
 
-from choir_client.failures import parse_response
 from choir_common.errors import InvalidRequest
 from choir_common.target import Target
 from choir_common.wire.memory_collections import (
-    MAX_DOCUMENT_NAME,
     CollectionDocument,
-    CollectionDocuments,
-    Collections,
     CollectionView,
     DocumentAdded,
     DocumentsRemoved,
-    NewFolder,
 )
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
@@ -35,10 +28,6 @@ from choirctl.output.collection_views import (
 )
 from choirctl.output.printing import format_count, print_json, print_rows, stderr_console
 
-LONG_S = 60.0
-UPLOAD_TIMEOUT = httpx2.Timeout(330.0, connect=5.0)
-"""Longer than the reading of a file may take, see FILE_TIMEOUT_S."""
-PIECE = 1024 * 1024
 PAGE = 1_000
 
 Collection = Annotated[str, typer.Argument(metavar="COLLECTION", help="The collection's name.")]
@@ -168,12 +157,6 @@ def remove(
         )
 
 
-async def _pieces(file: Path) -> AsyncIterator[bytes]:
-    with file.open("rb") as content:
-        while piece := await asyncio.to_thread(content.read, PIECE):
-            yield piece
-
-
 def _require_readable(file: Path) -> None:
     try:
         with file.open("rb"):
@@ -182,26 +165,11 @@ def _require_readable(file: Path) -> None:
         raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from error
 
 
-def _path(agent: str, collection: str | None = None) -> str:
-    path = f"/v1/agents/{quote(agent, safe='')}/collections"
-    return path if collection is None else f"{path}/{quote(collection, safe='')}"
-
-
 async def _add(
     place: Target, agent: str, collection: str, files: Sequence[Path]
 ) -> list[DocumentAdded]:
-    results: list[DocumentAdded] = []
     async with connect(place) as api:
-        for file in files:
-            answer = await api.connection.upload(
-                f"{_path(agent, collection)}/files",
-                _pieces(file),
-                params={"name": file.name[-MAX_DOCUMENT_NAME:]},
-                headers={"Content-Type": "application/octet-stream"},
-                timeout=UPLOAD_TIMEOUT,
-            )
-            results.append(parse_response(answer, DocumentAdded))
-    return results
+        return [await api.collections(agent).add(collection, file) for file in files]
 
 
 async def _follow(
@@ -209,15 +177,12 @@ async def _follow(
 ) -> CollectionView:
     if not folder.startswith("/"):
         raise InvalidRequest(f"{folder} is not an absolute path, which --folder needs.")
-    body = NewFolder(folder=folder)
     async with connect(place) as api:
-        path = f"{_path(agent, collection)}/folder"
-        answer = await api.connection.send("POST", path, body=body, timeout_s=LONG_S)
-        (view,) = parse_response(answer, Collections).collections
+        view = await api.collections(agent).follow(collection, folder)
         if not wait:
             return view
         try:
-            return await show_scan(api, _path(agent), view)
+            return await show_scan(api, agent, view)
         except asyncio.CancelledError:
             stderr_console().print(
                 f"The files are read in the background: `choirctl collection list {agent}`.",
@@ -228,31 +193,19 @@ async def _follow(
 
 async def _list_collections(place: Target, agent: str) -> list[CollectionView]:
     async with connect(place) as api:
-        answer = await api.connection.send("GET", _path(agent))
-    return list(parse_response(answer, Collections).collections)
+        return await api.collections(agent).list()
 
 
 async def _list_documents(
     place: Target, agent: str, collection: str, unreadable: bool, limit: int
 ) -> list[CollectionDocument]:
-    documents: list[CollectionDocument] = []
-    params = {"unreadable": str(unreadable).lower()}
     async with connect(place) as api:
-        while len(documents) < limit:
-            params["limit"] = str(min(PAGE, limit - len(documents)))
-            answer = await api.connection.send("GET", _path(agent, collection), params=params)
-            page = parse_response(answer, CollectionDocuments)
-            documents += page.documents
-            if not page.more:
-                break
-            params["after"] = page.documents[-1].name
-    return documents
+        group = api.collections(agent)
+        return await group.documents(collection, unreadable=unreadable, limit=limit)
 
 
 async def _remove(
     place: Target, agent: str, collection: str, document: str | None
 ) -> DocumentsRemoved:
-    params = {} if document is None else {"document": document}
     async with connect(place) as api:
-        answer = await api.connection.send("DELETE", _path(agent, collection), params=params)
-    return parse_response(answer, DocumentsRemoved)
+        return await api.collections(agent).remove(collection, document)

@@ -11,11 +11,9 @@ from pydantic import JsonValue
 from rich.markup import escape
 from rich.table import Table
 
-from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, DeadlineExceeded
 from choir_common.target import Target
 from choir_common.wire.config_api import (
-    ApplyConfig,
     ConfigApplied,
     ConfigChange,
     ConfigDiff,
@@ -42,8 +40,6 @@ LOOK_S = 0.2
 MAX_VALUE = 60
 SHORT_COMMIT = 7
 MAX_WIDTH = 60
-# control waits a minute in all for remotes that do not respond
-LOAD_TIMEOUT_S = 90.0
 Wait = Annotated[
     float,
     typer.Option("--wait", min=0, help="Seconds to wait for agents and gateway; 0: do not wait."),
@@ -85,13 +81,13 @@ def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
     """
     place = find_target(ctx, home, url)
     with stderr_console().status("Fetching the repositories…"):
-        config_diff = asyncio.run(_diff(place, "POST", "/v1/config/load", LOAD_TIMEOUT_S))
+        config_diff = asyncio.run(_load(place))
     _print_diff(config_diff, as_json)
 
 
 def diff(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show staged changes, and what activating each requires."""
-    _print_diff(asyncio.run(_diff(find_target(ctx, home, url), "GET", "/v1/config/diff")), as_json)
+    _print_diff(asyncio.run(_diff(find_target(ctx, home, url))), as_json)
 
 
 def apply(
@@ -181,9 +177,7 @@ async def follow_report(
         if progress.settled or time.monotonic() >= deadline:
             return progress
         await asyncio.sleep(LOOK_S)
-        progress = parse_response(
-            await api.connection.send("GET", "/v1/config/report"), ConfigProgress
-        )
+        progress = await api.config.report()
 
 
 def raise_unless_applied(progress: ConfigProgress, wait_s: float) -> None:
@@ -204,33 +198,31 @@ def raise_unless_applied(progress: ConfigProgress, wait_s: float) -> None:
 
 async def _show(place: Target) -> ConfigView:
     async with connect(place) as api:
-        return parse_response(await api.connection.send("GET", "/v1/config"), ConfigView)
+        return await api.config.get()
 
 
-async def _diff(place: Target, method: str, path: str, timeout_s: float = 30.0) -> ConfigDiff:
+async def _load(place: Target) -> ConfigDiff:
     async with connect(place) as api:
-        return parse_response(
-            await api.connection.send(method, path, timeout_s=timeout_s), ConfigDiff
-        )
+        return await api.config.load()
+
+
+async def _diff(place: Target) -> ConfigDiff:
+    async with connect(place) as api:
+        return await api.config.diff()
 
 
 async def _report(place: Target) -> ConfigProgress:
     async with connect(place) as api:
-        return parse_response(await api.connection.send("GET", "/v1/config/report"), ConfigProgress)
+        return await api.config.report()
 
 
 async def _apply(place: Target, wait_s: float, quiet: bool) -> ConfigApplied:
     async with connect(place) as api:
-        config_diff = parse_response(
-            await api.connection.send("GET", "/v1/config/diff"), ConfigDiff
-        )
+        config_diff = await api.config.diff()
         if not quiet:
             _print_changes(config_diff)
         # the digest of what was just shown: control refuses if something else is staged by now
-        body = ApplyConfig(digest=config_diff.digest)
-        result = parse_response(
-            await api.connection.send("POST", "/v1/config/apply", body=body), ConfigApplied
-        )
+        result = await api.config.apply(config_diff.digest)
         if not quiet:
             stderr_console().print(f"Version {result.version} is active.")
         progress = await follow_report(api, result.report, wait_s, quiet)

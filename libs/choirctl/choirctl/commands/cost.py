@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from choir_client.operations import SHOW_COST
 from choir_common.errors import InvalidRequest
 from choir_common.target import Target
 from choir_common.wire.money import CostLine, CostReport
@@ -76,7 +77,7 @@ def cost(
 
 async def _read(place: Target, params: dict[str, str]) -> CostReport:
     async with connect(place) as api:
-        return await api.cost(params)
+        return await api.connection.call(SHOW_COST, params=params)
 
 
 def _day(text: str | None) -> str | None:

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.errors import ChoirError, Conflict, InvalidRequest, NotFound
 from choir_common.escape_text import spell_uncertain
-from choir_common.mcp_login import login_secret
+from choir_common.mcp_login import McpLogin, login_secret, read_login
 from choir_common.secret_file import edit_secret_file
 from choir_common.wire.mcp_config import McpServerConfig, oauth_token_secret
 from choirctl.api.oauth_redirect import (
@@ -72,22 +72,25 @@ def log_in(
 def log_out(
     ctx: typer.Context, name: ServerName, home: Home = None, as_json: AsJson = False
 ) -> None:
-    """Delete the token of an MCP server.
+    """Delete the token of an MCP server, and end it there.
 
-    It is not revoked at its authorization server, and ends there by itself.
+    If its authorization server has no revocation (RFC 7009), that is said; the token then expires by itself.
     """
     directory = find_target(ctx, home).home
     server = _server(directory, name)
     url = str(server.url)
     names = (oauth_token_secret(url), login_secret(url))
     with edit_secret_file(directory / "secrets.json") as values:
-        count = sum(values.pop(secret, None) is not None for secret in names)
-    if not count and not server.oauth:
+        token, login = (values.pop(secret, None) for secret in names)
+    if token is None and login is None and not server.oauth:
         raise NotFound(f"There is no login at {name}.")
     _change(directory, name, is_on=False)
+    # Last: whatever the server answers, the token is not used any more
+    is_revoked, note = asyncio.run(_revoke(read_login(login, url), token))
     if as_json:
-        print_json({"name": name, "url": url})
+        print_json({"name": name, "url": url, "revoked": is_revoked, "note": note})
         return
+    _print(note)
     _print(f"Logged out of {name}. Activate it: choirctl secret apply, config load, config apply.")
 
 
@@ -124,6 +127,23 @@ async def _log_in(directory: Path, url: str, browser: _Browser, private_hosts: s
     with edit_secret_file(directory / "secrets.json") as values:
         values[oauth_token_secret(url)] = new.token
         values[login_secret(url)] = new.login.model_dump_json()
+
+
+async def _revoke(login: McpLogin | None, token: str | None) -> tuple[bool, str]:
+    """End a token at its server; return whether it did, and a sentence about it."""
+    if login is None or not login.revocation_endpoint:
+        return False, "Its authorization server cannot end the token at once; it expires by itself."
+    # The SDK takes a second to import.
+    from choirctl.api.oauth_login import revoke_tokens  # noqa: PLC0415
+
+    try:
+        await revoke_tokens(login, token)
+    except ChoirError as error:
+        return (
+            False,
+            f"The token was not ended at its server: {error.message} It expires by itself.",
+        )
+    return True, "The token was ended at its authorization server."
 
 
 def _server(directory: Path, name: str) -> McpServerConfig:

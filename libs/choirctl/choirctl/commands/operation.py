@@ -63,12 +63,12 @@ def show(
 
 async def _list(place: Target, limit: int) -> list[OperationView]:
     async with connect(place) as api:
-        return await api.operations(limit)
+        return await api.operations.list(limit)
 
 
 async def _show(place: Target, operation: str, follow: bool, quiet: bool) -> OperationView:
     async with connect(place) as api:
-        view = await api.operation(operation)
+        view = await api.operations.get(operation)
         if follow and view.status == "running":
             return await show_progress(api, place, operation, quiet)
         return view

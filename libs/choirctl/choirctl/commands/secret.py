@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from choir_client.failures import parse_response
 from choir_common.errors import Forbidden, InvalidRequest, NotFound
 from choir_common.secret_file import (
     MAX_VALUE_BYTES,
@@ -146,9 +145,7 @@ def apply(
 
 async def _apply(place: Target, wait_s: float, quiet: bool) -> SecretsApplied:
     async with connect(place) as api:
-        result = parse_response(
-            await api.connection.send("POST", "/v1/secrets/apply"), SecretsApplied
-        )
+        result = await api.secrets.apply()
         if not quiet:
             _print_changes(result)
         progress = await follow_report(api, result.report, wait_s, quiet)

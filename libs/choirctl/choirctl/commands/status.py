@@ -7,10 +7,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.target import Target
-from choir_common.wire.config_api import ConfigView
 from choir_common.wire.operator import SystemStatus
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
@@ -65,11 +63,11 @@ async def _waiting(api: ControlClient) -> list[str]:
             verb = "waits" if pending == 1 else "wait"
             who = format_count(pending, "request")
             lines.append(f"{who} {verb} for your decision: `choirctl approval list`.")
-        for work in await api.operations(MAX_OPERATIONS):
+        for work in await api.operations.list(MAX_OPERATIONS):
             if work.status == "running":
                 share = "" if work.share is None else f" ({work.share:.0%})"
                 lines.append(f"{work.kind} of {work.subject}: {work.step}{share}.")
-        view = parse_response(await api.connection.send("GET", "/v1/config"), ConfigView)
+        view = await api.config.get()
         if view.staged:
             lines.append("A configuration is staged but not active: `choirctl config diff`.")
         if view.note:

@@ -1,19 +1,12 @@
-"""Hermes Agent's directory `~/.hermes`: persona, memories, the sessions in `state.db`, and cron jobs.
-
-The database is copied and read there, so that the other program's files are never written. Its schema is
-untrusted: only tables are read, and nothing of it is run.
-"""
+"""Hermes Agent's directory `~/.hermes`: persona, memories, the sessions in `state.db`, and cron jobs."""
 
 import re
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import groupby
-from pathlib import Path
 
 from choirctl.imports.cron_jobs import read_jobs
+from choirctl.imports.database import has_tables, open_copy
 from choirctl.imports.fields import plain_text
 from choirctl.imports.items import Channel, Conversation, Item, Message, Omission, Role
 from choirctl.imports.source_files import SourceFiles
@@ -28,9 +21,6 @@ FROM sessions AS s JOIN messages AS m ON m.session_id = s.id
 WHERE m.role IN ('user', 'assistant') AND typeof(m.content) = 'text' AND typeof(s.id) = 'text'
 ORDER BY s.id, m.timestamp, m.id
 """
-_TABLES = (
-    "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('sessions', 'messages')"
-)
 LOCAL_SOURCES = ("cli", "cron", "tool", "api_server", "webui")
 
 
@@ -55,23 +45,15 @@ def _root(names: list[str]) -> str:
 
 
 def _database(files: SourceFiles, name: str) -> Iterator[Item]:
-    with tempfile.TemporaryDirectory(prefix="choir-import-") as folder:
-        copy = Path(folder, "state.db")
-        # the log beside it has what was not written into the database yet
-        for suffix in ("", "-wal"):
-            if name + suffix in files.names():
-                with files.open(name + suffix) as source, Path(f"{copy}{suffix}").open("wb") as out:
-                    shutil.copyfileobj(source, out)
-        try:
-            with closing(sqlite3.connect(copy)) as database:
-                database.execute("PRAGMA trusted_schema = OFF")
-                if database.execute(_TABLES).fetchone() != (2,):
-                    yield Omission(name, "it has no tables of sessions and messages")
-                    return
-                yield from _sessions(database)
-                yield from _channels(database)
-        except sqlite3.Error as error:
-            yield Omission(name, f"it cannot be read to its end ({error})")
+    try:
+        with open_copy(files, name) as database:
+            if not has_tables(database, "sessions", "messages"):
+                yield Omission(name, "it has no tables of sessions and messages")
+                return
+            yield from _sessions(database)
+            yield from _channels(database)
+    except sqlite3.Error as error:
+        yield Omission(name, f"it cannot be read to its end ({error})")
 
 
 def _sessions(database: sqlite3.Connection) -> Iterator[Item]:

@@ -10,11 +10,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from choir_client.failures import parse_response
 from choir_common.errors import NotFound, Unavailable
 from choir_common.wire.memory_collections import (
     CollectionDocument,
-    Collections,
     CollectionView,
     FolderProgress,
 )
@@ -68,7 +66,7 @@ def describe_state(view: CollectionView) -> str:
     return ", ".join(parts)
 
 
-async def show_scan(api: ControlClient, path: str, before: CollectionView) -> CollectionView:
+async def show_scan(api: ControlClient, agent: str, before: CollectionView) -> CollectionView:
     """Show the progress of a folder's scan until it ends; return the collection then.
 
     A terminal gets a bar, any other output a line every ten seconds. Raises Unavailable if the folder cannot
@@ -77,8 +75,7 @@ async def show_scan(api: ControlClient, path: str, before: CollectionView) -> Co
     earlier = before.folder.scanned_at if before.folder else None
     with ScanProgress() as progress:
         while True:
-            answer = await api.connection.send("GET", path, params={"collection": before.name})
-            views = parse_response(answer, Collections).collections
+            views = [it for it in await api.collections(agent).list() if it.name == before.name]
             if not views or views[0].folder is None:
                 raise NotFound(f"The collection {before.name} was removed.")
             folder = views[0].folder

@@ -107,7 +107,7 @@ async def follow_operation(
         except Unavailable:
             await asyncio.sleep(RETRY_INTERVAL_S)
         # the stream may have been lost after the operation ended
-        view = await api.operation(operation_id)
+        view = await api.operations.get(operation_id)
         if view.status != "running":
             return view
     raise Unavailable(

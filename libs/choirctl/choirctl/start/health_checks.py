@@ -20,7 +20,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, StartupError
 from choir_common.extras import has_extra, install_command
 from choir_common.secret_reader import read_secrets, salvage_secrets
@@ -334,7 +333,7 @@ async def query_running(place: Target) -> RunningChoir | None:
     """Return status and configuration of the Choir at `place`; None if it does not respond."""
     try:
         async with connect(place, at_once=True) as api:
-            config = parse_response(await api.connection.send("GET", "/v1/config"), ConfigView)
+            config = await api.config.get()
             return RunningChoir(await api.status(), config)
     except ChoirError:
         return None

@@ -1,4 +1,4 @@
-"""The core job of a schedule or a trigger: its briefing, and the input of its skill. Pure.
+"""The core job of a schedule, a trigger or a request: its briefing, and the input of its skill. Pure.
 
 The job's id is derived from the message, so a turn that a crash interrupted starts the same job.
 """
@@ -7,16 +7,20 @@ import orjson
 
 from choir_agent.log.session_state import SessionState
 from choir_agent.prompt.event_messages import describe_file
+from choir_common.wire.core_jobs import JobOptions
 from choir_common.wire.events import CoreStarted, UserMessageStarted
 from choir_common.wire.model import JsonObject
 from choir_common.wire.prompt_marks import OUTSIDE_VALUES_REMARK
 
 
 def job_of_schedule(message: UserMessageStarted, state: SessionState) -> CoreStarted:
-    """Return the start of the core job that the message of a schedule or a trigger asks for."""
+    """Return the start of the core job that the message of a schedule, a trigger or a request asks for."""
     wake_up = message.wake_up
+    options = JobOptions() if wake_up is None or wake_up.job is None else wake_up.job
     name = "schedule" if wake_up is None else f"schedule-{wake_up.schedule_id}"
     task = message.text
+    if wake_up is not None and wake_up.job is not None:
+        name = options.name or "job"
     if wake_up is not None and wake_up.outside:
         files = (describe_file(file, by_user=False) for file in message.attachments)
         name = "trigger"
@@ -27,6 +31,11 @@ def job_of_schedule(message: UserMessageStarted, state: SessionState) -> CoreSta
         call_id="",
         dm=message.dm,
         task_spec=task,
+        context_bundle=options.context_bundle,
+        tool_constraints=options.tool_constraints,
+        output_schema=options.output_schema,
+        verbosity=options.verbosity,
+        harness=options.harness or "",
         begun=message.sent,
         answers=message.inbox_id,
         skill="" if wake_up is None else wake_up.skill,

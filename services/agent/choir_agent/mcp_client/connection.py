@@ -14,10 +14,11 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from choir_agent.mcp_client.address_requests import AddressTracker
 from choir_agent.mcp_client.call_progress import CallProgress, longest_s
 from choir_agent.mcp_client.content_tools import ContentKind
 from choir_agent.mcp_client.definitions import ToolDefinition
-from choir_agent.mcp_client.faults import McpServerError
+from choir_agent.mcp_client.faults import AddressRequired, McpServerError
 from choir_agent.mcp_client.hosted_session import HostedSession, host_callbacks
 from choir_agent.mcp_client.http_transport import LimitedTransport
 from choir_agent.mcp_client.server_host import ServerHost
@@ -50,6 +51,7 @@ class Connection:
         """The reason, when the server has ended, or, if it is reached by URL, has forgotten the session."""
         self.lists_changed = asyncio.Event()
         """Set when the server says that its tools, resources or prompts are others now."""
+        self.addresses = AddressTracker()
 
     @property
     def kinds(self) -> frozenset[ContentKind]:
@@ -76,7 +78,7 @@ class Connection:
         timeout_s: float,
         progress: CallProgress,
     ) -> JsonObject:
-        """Call a tool and return the result; raises ToolFailed.
+        """Call a tool and return the result; raises ToolFailed, and AddressRequired.
 
         A call that is cancelled or times out is also cancelled at the server.
         """
@@ -93,13 +95,17 @@ class Connection:
                 f"The server did not answer within {timeout_s:g} s{after}; the call was cancelled."
             )
             raise ToolFailed("timeout", message) from error
+        except AddressRequired:
+            raise
         except McpServerError as error:
             raise ToolFailed("server_error", f"The MCP server failed: {error.message}") from error
 
     async def on_message(self, message: IncomingMessage) -> None:
-        """Note a change of a list; other notifications have no effect."""
+        """Note changes of lists, and addresses at which a person is done; others have no effect."""
         if isinstance(message, _CHANGES):
             self.lists_changed.set()
+        if isinstance(message, types.ElicitCompleteNotification):
+            self.addresses.note_done(message.params.elicitation_id)
 
 
 @asynccontextmanager

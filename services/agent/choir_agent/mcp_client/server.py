@@ -12,6 +12,7 @@ from typing import Protocol
 
 import structlog
 
+from choir_agent.mcp_client.address_requests import AddressTracker, call_with_addresses
 from choir_agent.mcp_client.binary_files import BinaryFiles
 from choir_agent.mcp_client.call_progress import CallProgress
 from choir_agent.mcp_client.content_results import content_output
@@ -61,6 +62,7 @@ class ServerConnection(Protocol):
 
     end: asyncio.Future[str]
     lists_changed: asyncio.Event
+    addresses: AddressTracker
 
     @property
     def kinds(self) -> frozenset[ContentKind]: ...
@@ -186,7 +188,9 @@ class McpServer:
         running = RunningCall(tool.canonical, context, progress)
         self._calls.append(running)
         try:
-            result = await self._connection.call(tool, arguments, timeout_s, progress)
+            result = await self._call_with_addresses(
+                self._connection, tool, running, arguments, timeout_s
+            )
         finally:
             self._calls.remove(running)
             if progress.text:
@@ -201,6 +205,26 @@ class McpServer:
             return output
         files: JsonObject = {"files": [{"path": path} for path in paths]}
         return replace(output, output=output.output | files)
+
+    async def _call_with_addresses(
+        self,
+        connection: ServerConnection,
+        tool: ToolDefinition,
+        running: RunningCall,
+        arguments: JsonObject,
+        timeout_s: float,
+    ) -> JsonObject:
+        """Call a tool; a person opens what the server demands. Raises ToolFailed."""
+
+        async def ask(params: JsonObject) -> JsonObject:
+            return await self._questions.ask(running, params)
+
+        return await call_with_addresses(
+            lambda: connection.call(tool, arguments, timeout_s, running.progress),
+            ask if self._config.elicitation else None,
+            connection.addresses,
+            running.progress,
+        )
 
     async def _run_once(self) -> str:
         """Run the server to its end and return the reason."""

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from choir_agent.mcp_client.call_progress import CallProgress
 from choir_agent.mcp_client.content_tools import ContentKind
 from choir_agent.mcp_client.definitions import ToolDefinition
-from choir_agent.mcp_client.faults import McpServerError, UnknownMethod
+from choir_agent.mcp_client.faults import AddressRequired, McpServerError, UnknownMethod
 from choir_agent.mcp_client.streams import MAX_MESSAGE_BYTES
 from choir_common.wire.model import JsonObject
 from choir_common.wire.validation_messages import error_messages
@@ -148,6 +148,8 @@ class ServerRequests:
         except MCPError as error:
             if error.code == types.METHOD_NOT_FOUND:
                 raise UnknownMethod(str(error.message)[:500]) from error
+            if error.code == types.URL_ELICITATION_REQUIRED:
+                raise AddressRequired(str(error.message)[:500], _requests_of(error)) from error
             is_end = error.code == types.CONNECTION_CLOSED
             reason = await wait_for_reason(self._end) if is_end else ""
             raise McpServerError(reason or str(error.message)[:500]) from error
@@ -156,6 +158,14 @@ class ServerRequests:
             raise McpServerError(f"its answer is not valid: {reason}") from error
         except CONNECTION_ERRORS as error:
             raise McpServerError("the connection has ended") from error
+
+
+def _requests_of(error: MCPError) -> tuple[JsonObject, ...]:
+    """Return the questions that an error asks to put to a person first."""
+    data = error.data if isinstance(error.data, dict) else {}
+    value = data.get("elicitations")
+    entries = value if isinstance(value, list) else []
+    return tuple(entry for entry in entries if isinstance(entry, dict))
 
 
 async def wait_for_reason(end: asyncio.Future[str]) -> str:

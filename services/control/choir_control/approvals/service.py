@@ -32,6 +32,7 @@ from choir_control.approvals.store import (
     PressedButton,
 )
 from choir_control.approvals.texts import (
+    DECIDED_BY_END,
     DECIDED_BY_TIMEOUT,
     format_decision,
     format_grant,
@@ -222,6 +223,8 @@ def _describe_earlier_decision(approval: Approval) -> str:
     """Return the error text for a request that was decided before."""
     at = approval.resolved_at
     when = at.isoformat(timespec="seconds") if at else "before"
+    if approval.decided_by == DECIDED_BY_END:
+        return f"{approval.approval_id} was withdrawn, {when}: its call has ended."
     if approval.status == "expired":
         return (
             f"{approval.approval_id} expired without a decision, {when}; the agent may ask again."

@@ -161,6 +161,18 @@ class ApprovalStore:
                 connection, lease, request, (payload.decode(), basis_json.decode(), digest)
             )
 
+    async def list_open_of_call(self, session_id: str, call_id: str) -> list[str]:
+        """Return the open requests about a call, and those that its MCP server made during it."""
+        rows = await self._database.fetch(
+            "SELECT approval_id FROM choir_control.pending_approvals "
+            "WHERE session_id = $1 AND status = 'pending' AND request_type IN ('call', 'mcp_question') "
+            "AND (call_id = $2 OR starts_with(call_id, 'mcp-question:' || $2 || ':') "
+            "OR starts_with(call_id, 'mcp-sampling:' || $2 || ':'))",
+            session_id,
+            call_id,
+        )
+        return [row["approval_id"] for row in rows]
+
     async def _read_earlier(
         self, connection: Connection, lease: Lease, request: ApprovalRequest
     ) -> ApprovalResponse | None:

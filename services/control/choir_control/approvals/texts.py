@@ -13,6 +13,8 @@ from choir_common.wire.model import JsonObject
 
 DECIDED_BY_TIMEOUT = "timeout"
 """The decider of an expired request."""
+DECIDED_BY_END = "end of its call"
+"""The decider of a request whose call was cancelled, or ended otherwise."""
 
 AFTER_APPROVAL = {
     "call": "The agent continues.",
@@ -158,6 +160,8 @@ def format_decision(
         then = f"{then} {grant}".rstrip()
         return f"Approved by {by}: {gist} ({approval_id}). {then}"
     if outcome == "expired":
+        if by == DECIDED_BY_END:
+            return f"Withdrawn: {gist} ({approval_id}). Its call has ended; nothing was done."
         if by != DECIDED_BY_TIMEOUT:
             return f"Dismissed by {by}: {gist} ({approval_id})."
         return f"Expired: {gist} ({approval_id}). Nobody decided in time; nothing was done."

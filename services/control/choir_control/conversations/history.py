@@ -24,7 +24,7 @@ WITH incoming AS (
     SELECT received_at AS at, 0 AS side, seq AS number FROM choir_control.inbox
     WHERE dm = $1 AND (received_at, 0, seq) {is_past} ($2, $3, $4) AND ($6 = '' OR text ILIKE $6)
       AND (text <> '' OR attachments IS NOT NULL)  -- not erased
-      AND update_id !~ '^(trigger|schedule):'  -- not said by the user
+      AND update_id !~ '^((trigger|schedule):|job/)'  -- not said by the user
     ORDER BY received_at {order}, seq {order} LIMIT $5
 ), outgoing AS (
     SELECT at, 1 AS side, outbox_id AS number FROM choir_control.outbox

@@ -12,7 +12,8 @@ OUTCOME_JOINS = """
             AND begun.type = 'core_started'
     LEFT JOIN choir_control.sessions AS job_session ON job_session.session_id = begun.session_id
     LEFT JOIN LATERAL (
-        SELECT ended.payload ->> 'outcome' AS outcome, ended.payload ->> 'reason' AS reason
+        SELECT ended.payload ->> 'outcome' AS outcome, ended.payload ->> 'reason' AS reason,
+            ended.payload ->> 'result' AS result
         FROM choir_control.session_events AS ended
         WHERE ended.session_id = begun.session_id AND ended.rev > begun.rev AND ended.type = 'core_stopped'
           AND ended.payload ->> 'job_id' = begun.payload ->> 'job_id' LIMIT 1

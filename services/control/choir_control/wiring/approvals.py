@@ -26,8 +26,10 @@ from choir_control.approvals.proposals.worker import ProposalWorker
 from choir_control.approvals.service import ApprovalExpiry, ApprovalService
 from choir_control.approvals.store import ApprovalStore
 from choir_control.approvals.tool_pins import ToolPinBasis
+from choir_control.approvals.withdrawal import ApprovalWithdrawal
 from choir_control.configuration.current import ConfigService
 from choir_control.images.repositories.credentials import GitCredentials
+from choir_control.log.eventlog.call_results import CallResultQueue
 from choir_control.log.metrics.meter import ControlMetrics
 from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier, OutboxRescanner
@@ -107,6 +109,7 @@ class ApprovalServices:
         notifier: Notifier,
         outbox: OutboxRescanner,
         metrics: ControlMetrics,
+        call_results: CallResultQueue,
     ) -> None:
         self.store = store
         self.grants = grants
@@ -121,6 +124,7 @@ class ApprovalServices:
         self.expiry = ApprovalExpiry(
             store, approvals=self.service, configuration=configuration, clock=clock
         )
+        self.withdrawal = ApprovalWithdrawal(store, approvals=self.service, results=call_results)
         self.buttons = ApprovalButtons(
             store, approvals=self.service, configuration=configuration, metrics=metrics
         )

@@ -44,6 +44,7 @@ from choir_control.api.operator.collections import collection_routes
 from choir_control.api.operator.cost import cost_routes
 from choir_control.api.operator.forgetting import forget_routes
 from choir_control.api.operator.history import history_routes
+from choir_control.api.operator.jobs import job_routes
 from choir_control.api.operator.memory import MemorySpaces, memory_routes
 from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
 from choir_control.api.operator.people import people_routes
@@ -66,6 +67,7 @@ from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.conversations.history import ConversationHistoryReader
 from choir_control.conversations.inbox.answer_store import AnswerStore
+from choir_control.conversations.job_states import JobStateReader
 from choir_control.conversations.pairing.buttons import PairingButtons
 from choir_control.log.eventlog.recovery_store import LogTailReader
 from choir_control.wiring.openai import make_openai_handlers
@@ -167,7 +169,13 @@ def _make_client_apis(services: ControlServices) -> tuple[OpenAIEndpoints, McpEn
         approvals=services.approvals.store,
     )
     mcp = McpEndpoint(
-        tools=AgentTools(turns, clients, reader),
+        tools=AgentTools(
+            turns,
+            clients,
+            reader,
+            jobs=services.make_job_requests(),
+            job_states=JobStateReader(services.database),
+        ),
         clients=clients,
         conversations=conversations,
         origins=services.web.origins,
@@ -241,6 +249,7 @@ def _agent_routers(services: ControlServices) -> Sequence[APIRouter]:
             stopper=sessions.stopper,
         ),
         signal_routes(services.overview, sessions.signal_sender, events),
+        job_routes(services.make_job_requests()),
         choice_routes(services.configuration, sessions.overrides, services.overview),
         model_test_routes(services.model_tests),
         session_routes(

@@ -12,6 +12,7 @@ from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
 from choir_control.log.archiving.store import ArchiveStore
 from choir_control.log.eventlog.append import EventAppender
+from choir_control.log.eventlog.call_results import CallResultQueue
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.leases.dm_memory import DmMemoryStore
 from choir_control.log.leases.store import LeaseStore
@@ -74,6 +75,7 @@ class LogServices:
         )
         self.retention = RetentionJob(database, self.audit.verifier, configuration)
         self.metrics, self.control_metrics = metrics, ControlMetrics(metrics, GaugeStore(database))
+        self.call_results = CallResultQueue()
         self.appender = self._make_appender(conversations, money)
         self.archives = ArchiveStore(database)
         self.archiver = self._make_archiver(database, configuration, bus)
@@ -85,7 +87,7 @@ class LogServices:
             store=self.events,
             outbox=conversations.outbox,
             outgoing_files=conversations.outgoing_files,
-            listener=conversations.activity,
+            listeners=(conversations.activity, self.call_results),
             followers=conversations.following,
             pricer=money.pricer,
             cost_metrics=money.metrics,

@@ -40,6 +40,7 @@ from choir_control.conversations.commands.context import BackgroundCommands, Com
 from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.commands.handler import CommandHandler
 from choir_control.conversations.inbox.service import InboxService
+from choir_control.conversations.job_requests import JobRequests
 from choir_control.conversations.outbox.notices import NoticeSender
 from choir_control.conversations.pairing.service import PairingService
 from choir_control.conversations.pairing.store import PairingStore
@@ -371,6 +372,7 @@ class ControlServices:
             notifier=self.log.notifier,
             outbox=self.conversations.outbox,
             metrics=self.log.control_metrics,
+            call_results=self.log.call_results,
         )
 
     def _make_overview(self) -> AgentOverview:
@@ -424,6 +426,18 @@ class ControlServices:
             database=self.database,
             configuration=self.configuration,
             operator_token=self.secrets.operator_token,
+            clock=self._clock,
+        )
+
+    def make_job_requests(self) -> JobRequests:
+        """Return the service that starts core jobs for people and programs."""
+        return JobRequests(
+            self.conversations.inbox_store,
+            configuration=self.configuration,
+            overview=self.overview,
+            notifier=self.log.notifier,
+            signal_locks=self.log.signal_locks,
+            redactor=self.redactor,
             clock=self._clock,
         )
 

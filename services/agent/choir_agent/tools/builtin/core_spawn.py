@@ -19,13 +19,18 @@ from choir_common.clock import Clock
 from choir_common.eventlog.tool_results import OWN_OUTPUT
 from choir_common.json_schema import find_schema_fault
 from choir_common.wire.config import AgentSettings, Budgets
-from choir_common.wire.events import ContextBundle, CoreStarted, ToolConstraints, Verbosity
+from choir_common.wire.core_jobs import (
+    JOB_NAME_PATTERN,
+    MAX_BUNDLE_BYTES,
+    MAX_TASK,
+    ContextBundle,
+    ToolConstraints,
+    Verbosity,
+)
+from choir_common.wire.events import CoreStarted
 from choir_common.wire.model import JsonObject
 from choir_common.wire.prompt_marks import format_sent_line
 
-JOB_NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,40}$"
-MAX_TASK = 20_000
-MAX_BUNDLE_BYTES = 60_000
 HARNESS = "harness"
 """The argument that names a harness; models are offered it only if there is one (`harness_argument`)."""
 

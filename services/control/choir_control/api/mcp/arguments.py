@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.api_clients import ApiScope
+from choir_common.wire.core_jobs import MAX_TASK
 from choir_common.wire.messages import MAX_TEXT
 from choir_common.wire.model import WireModel
 from choir_common.wire.validation_messages import error_messages
@@ -45,6 +46,10 @@ class AskArguments(_Message):
 
 class StartJobArguments(_Message):
     """Arguments of `start_job`."""
+
+    message: str = Field(
+        min_length=1, max_length=MAX_TASK, description="The task, as a complete instruction."
+    )
 
 
 class JobStatusArguments(WireModel):
@@ -117,8 +122,8 @@ SERVER_TOOLS: Mapping[str, ServerTool] = {
             "start_job",
             ("jobs",),
             "Start a job",
-            "Send a task to the agent and return at once, with a job_id for `job_status`. The job goes on "
-            "if this client disconnects.",
+            "Start a job of the agent and return at once, with a job_id for `job_status`. The job sees "
+            "nothing of the conversation, goes on if this client disconnects, and several can run at once.",
             StartJobArguments,
             read_only=False,
         ),

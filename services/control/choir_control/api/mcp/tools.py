@@ -1,12 +1,15 @@
 """The tools of the MCP server: what each does with an agent, for one client. Apart from the protocol."""
 
+import asyncio
 import contextlib
+import hashlib
 import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
-from choir_common.errors import DeadlineExceeded, Forbidden, NotFound
+from choir_common.errors import DeadlineExceeded, Forbidden, NotFound, Unauthorized
+from choir_common.wire.core_jobs import NewJob
 from choir_control.api.mcp.arguments import (
     SERVER_TOOLS,
     ApprovalsArguments,
@@ -27,13 +30,17 @@ from choir_control.api.mcp.results import (
     memory_answer,
 )
 from choir_control.api.openai.chat_request import UserMessage
-from choir_control.api.openai.turns import Turn, TurnService
-from choir_control.api_clients.service import ApiClientService
+from choir_control.api.openai.turns import AgentFailure, Turn, TurnService
+from choir_control.api_clients.service import NO_CLIENT, ApiClientService
 from choir_control.configuration.api_clients import ApiClient
+from choir_control.conversations.job_requests import JobRequests
+from choir_control.conversations.job_states import JOB_ID_PREFIX, JobStateReader
 
 PROGRESS_S = 1.0
 IDLE_PROGRESS_S = 10.0
 MAX_PROGRESS_TEXT = 200
+JOB_POLL_S = 1.0
+WORKING = "The agent is working."
 
 
 class CallProgress(Protocol):
@@ -61,8 +68,17 @@ def list_tools(client: ApiClient) -> list[ServerTool]:
 class AgentTools:
     """Executes calls."""
 
-    def __init__(self, turns: TurnService, clients: ApiClientService, reader: ClientReader) -> None:
+    def __init__(
+        self,
+        turns: TurnService,
+        clients: ApiClientService,
+        reader: ClientReader,
+        *,
+        jobs: JobRequests,
+        job_states: JobStateReader,
+    ) -> None:
         self._turns = turns
+        self._jobs, self._job_states = jobs, job_states
         self._clients = clients
         self._reader = reader
 
@@ -94,12 +110,11 @@ class AgentTools:
                 turn = await self._send(ask, call)
                 return await self._wait(turn, call, ask.wait_seconds)
             case "start_job":
-                turn = await self._send(parse_arguments(StartJobArguments, arguments), call)
-                return job_answer(
-                    call.agent_id, turn.accepted.inbox_id, call.dm, "working", answer=""
-                )
+                return await self._start_job(parse_arguments(StartJobArguments, arguments), call)
             case "job_status":
                 job = parse_arguments(JobStatusArguments, arguments)
+                if job.job_id.startswith(JOB_ID_PREFIX):
+                    return await self._wait_for_job(job.job_id, call, job.wait_seconds)
                 return await self._wait(
                     await self._find_job(job.job_id, call), call, job.wait_seconds
                 )
@@ -114,7 +129,37 @@ class AgentTools:
             case _:
                 assert_never(tool.name)
 
-    async def _send(self, arguments: AskArguments | StartJobArguments, call: ClientCall) -> Turn:
+    async def _start_job(self, arguments: StartJobArguments, call: ClientCall) -> ToolAnswer:
+        """Start a core job, which goes on beside other work of the conversation."""
+        task = read_message(arguments)
+        job = NewJob(task=task, dm=call.dm, idempotency_key=_key_of(arguments.idempotency_key))
+        by = f"the program {call.client.name}"
+        start = await self._jobs.start(call.agent_id, job, by=by)
+        return job_answer(call.agent_id, start.job_id, call.dm, "working", answer="")
+
+    async def _wait_for_job(self, job_id: str, call: ClientCall, wait_s: int) -> ToolAnswer:
+        """Return the state of a core job, when it has ended or after some seconds.
+
+        Raises AgentFailure if it has failed, NotFound if it is not a job of this client, and Unauthorized
+        when the client is revoked.
+        """
+        began = time.monotonic()
+        while True:
+            job = await self._job_states.read(job_id, call.dm)
+            if job is None:
+                raise NotFound(_no_job(job_id, call))
+            if job.state == "failed":
+                raise AgentFailure(f"The job has failed: {job.reason}")
+            waited_s = time.monotonic() - began
+            if job.state == "done" or waited_s >= wait_s:
+                return job_answer(call.agent_id, job_id, call.dm, job.state, job.answer)
+            if call.progress is not None and int(waited_s) % int(IDLE_PROGRESS_S) == 0:
+                await call.progress.report(round(waited_s, 1), WORKING)
+            await asyncio.sleep(JOB_POLL_S)
+            if not self._clients.is_valid(call.client):
+                raise Unauthorized(NO_CLIENT)
+
+    async def _send(self, arguments: AskArguments, call: ClientCall) -> Turn:
         text = read_message(arguments)
         key = await self._turns.keys.key_of(
             call.dm, text.encode(), own_key=arguments.idempotency_key, is_retry=False
@@ -124,9 +169,7 @@ class AgentTools:
     async def _find_job(self, job_id: str, call: ClientCall) -> Turn:
         turn = await self._turns.find(call.dm, call.agent_id, job_id)
         if turn is None:
-            raise NotFound(
-                f"job_id: there is no job {job_id!r} of this client with {call.agent_id}."
-            )
+            raise NotFound(_no_job(job_id, call))
         return turn
 
     async def _wait(self, turn: Turn, call: ClientCall, wait_s: int) -> ToolAnswer:
@@ -143,6 +186,15 @@ class AgentTools:
             "done" if is_done else "working",
             answer.text,
         )
+
+
+def _no_job(job_id: str, call: ClientCall) -> str:
+    return f"job_id: there is no job {job_id!r} of this client with {call.agent_id}."
+
+
+def _key_of(own: str | None) -> str | None:
+    """Return a key that fits, for one of a client, which may be longer."""
+    return own if own is None else hashlib.sha256(own.encode()).hexdigest()
 
 
 class _PartialAnswer:
@@ -173,6 +225,6 @@ class _PartialAnswer:
         is_new = len(self.text) > self._reported_length
         if now - self._reported_at < (PROGRESS_S if is_new else IDLE_PROGRESS_S):
             return
-        news = self.text[self._reported_length :][-MAX_PROGRESS_TEXT:] or "The agent is working."
+        news = self.text[self._reported_length :][-MAX_PROGRESS_TEXT:] or WORKING
         self._reported_at, self._reported_length = now, len(self.text)
         await self._progress.report(round(now - self._began, 1), news)

@@ -38,6 +38,7 @@ from choir_common.speech.transcription import (
 from choir_common.wire.config import TranscriptionBinding
 from choir_common.wire.model import JsonObject
 from choir_common.wire.money import ReserveMoney
+from choir_control.api.openai.timestamps import TimedText, read_parts
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.money.costs import CostService
@@ -72,6 +73,17 @@ class AudioFile:
     content: bytes = field(repr=False)
     language: str | None = None
     """The language that the client names (ISO 639); None: that of the configuration."""
+    granularities: tuple[str, ...] = ()
+    """The parts whose times are wanted: `segment`, `word`; empty: no times."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedAnswer:
+    """The words of a file, with the times that were asked for."""
+
+    spoken: SpokenWords
+    segments: tuple[TimedText, ...]
+    words: tuple[TimedText, ...]
 
 
 class TranscriptionService:
@@ -120,7 +132,7 @@ class TranscriptionService:
         finally:
             self._running -= 1
 
-    async def transcribe(self, binding: TranscriptionBinding, file: AudioFile) -> SpokenWords:
+    async def transcribe(self, binding: TranscriptionBinding, file: AudioFile) -> TimedAnswer:
         """Return the words of a file, after its cost is in the ledger.
 
         Raises TooLarge for one that is too long, InvalidRequest for one that the endpoint rejects,
@@ -149,7 +161,7 @@ class TranscriptionService:
             raise Unavailable(f"{ENDPOINT} returned no `text`.")
         await self._costs.record_usage(None, [self._usage(words)])
         log.info("file transcribed", model=config.model, seconds=words.seconds)
-        return words
+        return _with_times(words, answer, binding, file)
 
     async def _send(self, binding: TranscriptionBinding, file: AudioFile) -> JsonObject:
         """Return the answer. Without one it may be billed, so the reservation stays until it expires."""
@@ -162,7 +174,11 @@ class TranscriptionService:
             headers["Authorization"] = f"Bearer {key}"
         timeout_s = config.timeout_ms / 1000
         upload = (upload_name(file.name), file.content, file.mime)
-        fields = form_fields(config, file.language)
+        fields: dict[str, str | list[str]] = {
+            **form_fields(config, file.language, "verbose_json" if file.granularities else "json")
+        }
+        if file.granularities:
+            fields["timestamp_granularities[]"] = list(file.granularities)
         try:
             # in a thread: it reads the certificates
             client = await asyncio.to_thread(
@@ -179,7 +195,7 @@ class TranscriptionService:
                 ) as response,
             ):
                 if response.status_code != HTTPStatus.OK:
-                    raise _NotBilled(_refusal(binding, response))
+                    raise _NotBilled(_refusal(binding, response, file))
                 return await _read_json(response)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.InvalidURL) as error:
             text = f"{ENDPOINT} {config.endpoint} cannot be reached."
@@ -220,9 +236,35 @@ async def _read_json(response: httpx2.Response) -> JsonObject:
     return answer
 
 
-def _refusal(binding: TranscriptionBinding, response: httpx2.Response) -> ChoirError:
+def _with_times(
+    words: SpokenWords, answer: JsonObject, binding: TranscriptionBinding, file: AudioFile
+) -> TimedAnswer:
+    """Return the words with their times; raises InvalidRequest if the endpoint gave none."""
+    segments = read_parts(answer, "segments", "text")
+    single = read_parts(answer, "words", "word")
+    times = {"segment": segments, "word": single}
+    if words.text and not all(times[kind] for kind in file.granularities):
+        raise InvalidRequest(f"response_format: {_no_times(binding)}")
+    return TimedAnswer(words, segments, single)
+
+
+def _no_times(binding: TranscriptionBinding) -> str:
+    return (
+        f"the model {binding.name} gives no timestamps; `json` and `text` work. `verbose_json`, `srt` and "
+        "`vtt` need a model such as whisper-1."
+    )
+
+
+def _refusal(
+    binding: TranscriptionBinding, response: httpx2.Response, file: AudioFile
+) -> ChoirError:
     """Return the error of an unsuccessful response. Its text is not quoted: it may contain the key."""
     status, config = response.status_code, binding.config
+    if status in _REJECTED and file.granularities:
+        return InvalidRequest(
+            f"response_format: {ENDPOINT.lower()} rejects this request (HTTP {status}): the file cannot be "
+            f"read, or {_no_times(binding)}"
+        )
     if status in _REJECTED:
         return InvalidRequest(f"file: {ENDPOINT.lower()} rejects this file (HTTP {status}).")
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):

@@ -75,6 +75,12 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/agents/{agent_id}/cancel",
     ),
     CommandSpec(
+        "Start a core job without asking the agent's model.",
+        CommandScope.OPERATOR,
+        choirctl="agent start-job",
+        route="POST /v1/agents/{agent_id}/jobs",
+    ),
+    CommandSpec(
         "Summarize the older part of the conversation.",
         typed_form="/compact",
         action=SignalAction(signals.compact),

@@ -101,7 +101,7 @@ class EventAppender:
         store: EventStore,
         outbox: OutboxDelivery,
         outgoing_files: OutgoingFiles,
-        listener: EventListener,
+        listeners: Sequence[EventListener],
         followers: FollowerResolver,
         pricer: ChargePricer,
         cost_metrics: CostMetrics,
@@ -115,7 +115,7 @@ class EventAppender:
         self._large_batches = asyncio.Semaphore(1)
         self._outbox = outbox
         self._outgoing_files = outgoing_files
-        self._listener = listener
+        self._listeners = listeners
         self._followers = followers
         self._metrics = metrics
 
@@ -171,7 +171,8 @@ class EventAppender:
         if replies is None:
             return False
         self._rate_limiter.count(lease.session_id, len(batch.events))
-        self._listener.note_events(lease, batch.events)
+        for listener in self._listeners:
+            listener.note_events(lease, batch.events)
         self._cost_metrics.count(batch.charges)
         if self._metrics is not None:
             self._metrics.count_events(lease.agent_id, batch.events)

@@ -1,0 +1,79 @@
+"""Operations, such as builds and updates, and costs."""
+
+import time
+
+from choir_client import operations
+from choir_client._sync.connection import Connection
+from choir_common.errors import DeadlineExceeded
+from choir_common.wire.money import CostGroup, CostReport
+from choir_common.wire.operations import OperationView
+
+OperationList = list[OperationView]
+_POLL_S = 1.0
+
+
+class Operations:
+    """Work of Choir itself that takes a while."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def list(self, limit: int = 50) -> OperationList:
+        """Return the newest operations."""
+        params = {"limit": str(limit)}
+        return (self._connection.call(operations.LIST_OPERATIONS, params=params)).items
+
+    def get(self, operation_id: str) -> OperationView:
+        """Return one operation. Raises NotFound."""
+        names = {"operation_id": operation_id}
+        return self._connection.call(operations.SHOW_OPERATION, names)
+
+    def wait(self, operation_id: str, timeout_s: float = 600.0) -> OperationView:
+        """Wait for the end of an operation and return it, failed or not.
+
+        Raises DeadlineExceeded after `timeout_s`: the operation goes on.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            operation = self.get(operation_id)
+            if operation.ended_at is not None:
+                return operation
+            if time.monotonic() > deadline:
+                raise DeadlineExceeded(
+                    f"The operation {operation_id} has not ended within {timeout_s:g} s. It goes on."
+                )
+            time.sleep(_POLL_S)
+
+
+class CostReports:
+    """What calls of providers have cost."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def report(
+        self,
+        by: CostGroup = "day",
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        job: str | None = None,
+        model: str | None = None,
+    ) -> CostReport:
+        """Return the costs in US dollars by day, month, agent, session, job, model or kind.
+
+        `since` and `until` are days (`2026-11-01`). `event` is for one session.
+        """
+        values = {
+            "by": by,
+            "since": since,
+            "until": until,
+            "agent": agent,
+            "session": session,
+            "job": job,
+            "model": model,
+        }
+        params = {key: value for key, value in values.items() if value is not None}
+        return self._connection.call(operations.SHOW_COST, params=params)
