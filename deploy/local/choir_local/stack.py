@@ -21,6 +21,7 @@ from choir_common.logs.retention import LogLimitsReader
 from choir_common.postgres.configured import read_postgres_address
 from choir_common.redactor import Redactor
 from choir_common.stack_secrets import POSTGRES_ADMIN
+from choir_local.backup_schedule import BackupSchedule
 from choir_local.bus_users import service_users
 from choir_local.config_values import own_transcription, read_config
 from choir_local.home import Home
@@ -121,7 +122,12 @@ class Stack:
             # the stop may have been requested before there was a supervisor
             if self._stop_wanted:
                 return
-            await self._supervisor.run()
+            backups = asyncio.create_task(BackupSchedule(self.home, self._settings).run())
+            try:
+                await self._supervisor.run()
+            finally:
+                backups.cancel()
+                await asyncio.gather(backups, return_exceptions=True)
 
     def _make_supervisor(self, setup: StackSetup) -> Supervisor:
         # output of third-party servers is redacted only here

@@ -1,0 +1,50 @@
+"""Programs that an upgrade runs: git, installers, and choirctl of the version that is installed then."""
+
+import asyncio
+import os
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from choir_common.errors import StartupError
+
+SHOWN = 1500  # characters of a program's output in an error
+WITHIN = timedelta(minutes=30)
+
+
+async def run_command(
+    *command: str | Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    within: timedelta = WITHIN,
+) -> str:
+    """Run a program and return its standard output.
+
+    Raises StartupError with the end of its error output if it fails or takes too long.
+    """
+    name = Path(command[0]).name
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *map(str, command),
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+    except OSError as error:
+        raise StartupError(f"{command[0]} cannot be run: {error.strerror}.") from error
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            stdout, stderr = await process.communicate()
+    except TimeoutError:
+        raise StartupError(f"{name} took longer than {within} and was stopped.") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        said = (stderr or stdout).decode(errors="replace").strip()[-SHOWN:]
+        raise StartupError(f"{' '.join(map(str, command[:3]))} failed: {said}")
+    return stdout.decode(errors="replace").strip()
