@@ -143,6 +143,9 @@ SPECIAL: dict[str, tuple[Value, ...]] = {
 # what else they need to do something, and not to wait
 MORE: dict[str, tuple[str, ...]] = {
     "up": ("--detach",),
+    "backup create": ("--without-secrets",),
+    # a real one would install another version here
+    "upgrade": ("--from", "/nowhere\u202e"),
     "logs": ("--no-follow",),
     "schedule add": ("--in", "1d", "--remind", ONE_LINE),
     "chat": ("-m", f"say: {ONE_LINE}"),

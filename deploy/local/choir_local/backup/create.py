@@ -56,7 +56,7 @@ async def create_home_backup(
     """
     if request.passphrase is None and request.scope.secrets:
         raise ValueError("secrets are never written without a passphrase")
-    require_embedded_database(settings)
+    require_own_home(settings)
     _check_target(request.target)
     home = Home(settings.home.expanduser().absolute())
     async with open_database(settings) as access:
@@ -69,6 +69,16 @@ async def create_home_backup(
             if isinstance(sink, AgeWriter):
                 sink.finish()
     return manifest
+
+
+def require_own_home(settings: LocalSettings) -> None:
+    """Raise Conflict in a container, and NotFound for a home without an embedded database."""
+    if settings.postgres_dsn:
+        raise Conflict(
+            "Choir runs in containers here. `choirctl db backup` backs up the database; docs/backup.md and "
+            "docs/upgrade.md have the rest."
+        )
+    require_embedded_database(settings)
 
 
 def _head(request: BackupRequest, home: Home) -> BackupHead:

@@ -47,7 +47,7 @@ def list_backups(directory: Path) -> list[StoredBackup]:
             at = datetime.strptime(match[1], TIME).replace(tzinfo=UTC)
             size = path.stat().st_size
             backups.append(StoredBackup(path, at, match[2] or "", bool(match[3]), size))
-    return sorted(backups, key=lambda backup: backup.path.name, reverse=True)
+    return sorted(backups, key=lambda it: (it.made_at, it.path.name), reverse=True)
 
 
 def select_kept(times: Iterable[datetime], rule: BackupRetention) -> set[datetime]:

@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import signal
+import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_local import child_start
 
 SHOWN = 1500  # characters of a program's output in an error
 WITHIN = timedelta(minutes=30)
@@ -26,7 +29,7 @@ async def run_command(
     name = Path(command[0]).name
     try:
         process = await asyncio.create_subprocess_exec(
-            *map(str, command),
+            *_bound_to_this_process(command),
             cwd=cwd,
             env={**os.environ, **(env or {})},
             stdin=DEVNULL,
@@ -48,3 +51,12 @@ async def run_command(
         said = (stderr or stdout).decode(errors="replace").strip()[-SHOWN:]
         raise StartupError(f"{' '.join(map(str, command[:3]))} failed: {said}")
     return stdout.decode(errors="replace").strip()
+
+
+def _bound_to_this_process(command: Sequence[str | Path]) -> list[str]:
+    """Return the command that runs a program which ends when this process does.
+
+    Otherwise a program of a killed upgrade would still work while the next one continues.
+    """
+    setup = (child_start.__file__, str(os.getpid()), str(int(signal.SIGTERM)), "same")
+    return [sys.executable, "-I", "-S", *setup, *map(str, command)]

@@ -14,10 +14,11 @@ from choir_common.errors import Conflict, StartupError
 from choir_local.backup.sources import UPGRADES
 from choir_local.home import Home, write_private
 
-Step = Literal[
-    *("prepare", "backup", "stop", "snapshot", "switch", "migrate", "start", "verify", "finish"),
-    *("halt", "switch_back", "restore", "start_again"),
+ForwardStep = Literal[
+    "prepare", "backup", "stop", "snapshot", "switch", "migrate", "start", "verify", "finish"
 ]
+BackStep = Literal["halt", "switch_back", "restore", "start_again"]
+Step = ForwardStep | BackStep
 CodeKind = Literal["checkout", "wheels", "installed"]
 Outcome = Literal["done", "rolled-back", "abandoned"]
 STEP_VARIABLE = "CHOIR_UPGRADE_STEP"

@@ -7,10 +7,16 @@ Until `switch` nothing has changed. From there on a failure undoes everything.
 from typing import Protocol, get_args
 
 from choir_common.errors import ChoirError, StartupError
-from choir_local.upgrade.record import Step, UpgradeRecord, UpgradeRecordFile
+from choir_local.upgrade.record import (
+    BackStep,
+    ForwardStep,
+    Step,
+    UpgradeRecord,
+    UpgradeRecordFile,
+)
 
-FORWARD: tuple[Step, ...] = get_args(Step)[:9]
-BACK: tuple[Step, ...] = get_args(Step)[9:]
+FORWARD: tuple[Step, ...] = get_args(ForwardStep)
+BACK: tuple[Step, ...] = get_args(BackStep)
 HARMLESS: tuple[Step, ...] = ("prepare", "backup")
 """While one of these is at work, Choir itself runs unchanged."""
 MAX_ATTEMPTS = 3

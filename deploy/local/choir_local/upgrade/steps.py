@@ -16,7 +16,6 @@ from choir_local.database.connection import open_database
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
 from choir_local.stack import kill_stack, stop_stack
-from choir_local.stack_state import is_locked
 from choir_local.upgrade.code import CodeSource, code_source, installed_program
 from choir_local.upgrade.programs import run_command
 from choir_local.upgrade.record import STEP_VARIABLE, Step, UpgradeRecord
@@ -26,6 +25,7 @@ from choir_local.upgrade.snapshot import (
     make_snapshot,
     restore_snapshot,
 )
+from choir_local.version_record import version_file
 
 START_WITHIN = timedelta(minutes=5)
 SPACE_RESERVE = 500_000_000
@@ -71,6 +71,8 @@ class EmbeddedSteps:
                 if record.last_forward not in ("stop", "snapshot"):
                     async with open_database(self._settings, stopped=True) as access:
                         await restore_snapshot(access)
+                    # the new version may have recorded itself when it was ready
+                    version_file(self._home).unlink(missing_ok=True)
             case "finish":
                 async with open_database(self._settings) as access:
                     await drop_snapshot(access)
@@ -107,8 +109,8 @@ class EmbeddedSteps:
         # the old code is gone, and the new one would migrate the database again
         if again and (not record.was_running or record.code.kind == "installed"):
             return
-        if not is_locked(self._home):
-            await self._choirctl("up", "--detach", "--json")
+        # it waits for a stack that an interrupted attempt started
+        await self._choirctl("up", "--detach", "--json")
 
     async def _verify(self, record: UpgradeRecord) -> None:
         await self._choirctl("status", "--json")

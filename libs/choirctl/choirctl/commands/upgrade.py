@@ -10,7 +10,7 @@ import typer
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest
 from choir_common.target import Target
-from choir_local.database.connection import require_embedded_database
+from choir_local.backup.create import require_own_home
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choir_local.upgrade.code import find_checkout
@@ -68,7 +68,7 @@ def upgrade(
     place = find_target(ctx, home)
     settings = LocalSettings.load().model_copy(update={"home": place.home.expanduser().absolute()})
     local = LocalHome(settings.home)
-    require_embedded_database(settings)
+    require_own_home(settings)
     file = UpgradeRecordFile(local)
     with file.lock():
         record = file.read()

@@ -4,7 +4,7 @@ import {addressOf} from "../app/router.js";
 export const GUIDES = [
   "web", "conversations", "people", "agents", "telegram", "discord", "slack", "matrix", "email", "whatsapp", "signal",
   "webhook", "hooks", "jobs", "harnesses", "schedules", "memory", "providers", "local-models", "voice", "console",
-  "openai", "python-client", "mcp", "mcp-server", "skills", "tools", "import", "administration", "docker", "config",
+  "openai", "python-client", "mcp", "mcp-server", "skills", "tools", "import", "administration", "backup", "upgrade", "docker", "config",
   "memory-abilities", "performance",
 ];
 const PICTURE = /!\[[^\]]*\]\([^)\s]+\)/g;
