@@ -170,7 +170,11 @@ def _encode(data: bytes) -> bytes:
 
 
 def _decode(text: bytes) -> bytes:
-    return base64.b64decode(text + b"=" * (-len(text) % 4))
+    data = base64.b64decode(text + b"=" * (-len(text) % 4))
+    # the last character has bits that count for nothing, and age demands that they are zero
+    if _encode(data) != text:
+        raise InvalidRequest(WRONG)
+    return data
 
 
 def _read_exactly(file: BinaryIO, size: int) -> bytes:
