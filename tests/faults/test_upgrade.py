@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -87,8 +88,11 @@ class Version:
 
 @contextlib.contextmanager
 def checkout(ref: str) -> Iterator[Version]:
+    # on the disk of the environment, for hard links, and not below /tmp, which agents do not see
+    (ROOT / ".tools").mkdir(exist_ok=True)
+    root = Path(tempfile.mkdtemp(prefix="upgrade-", dir=ROOT / ".tools")) / "code"
     place = make_short_directory("choir-up-")
-    root, home, port = place / "code", place / "h", free_port()
+    home, port = place / "h", free_port()
     try:
         subprocess.run(["git", "clone", "-q", "--shared", ROOT, root], check=True)
         version = Version(root, EmbeddedStack(home, port, {"CHOIR_HTTP_PORT": str(port)}))
@@ -107,20 +111,29 @@ def checkout(ref: str) -> Iterator[Version]:
         with contextlib.suppress(Exception):
             version.run("down")
         shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(root.parent, ignore_errors=True)
 
 
 def make_environment(root: Path) -> None:
-    """Create `.venv` with the code of the checkout and the libraries of this environment."""
+    """Create `.venv` with the code of the checkout and the libraries of this environment.
+
+    The libraries are hard links: confined services may read only what is in their own environment.
+    """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / ".venv"], check=True)
-    python = root / ".venv/bin/python"
     (site,) = (root / ".venv/lib").glob("python3*/site-packages")
+    libraries = Path(pytest.__file__).parents[1]
+    site.rmdir()
+    shutil.copytree(
+        libraries,
+        site,
+        copy_function=os.link,
+        ignore=shutil.ignore_patterns("*.pth"),
+        symlinks=True,
+    )
     places = [*root.glob("libs/*"), *root.glob("services/*"), root / "deploy/local"]
-    libraries = Path(json.__file__).parent  # the standard library; only to name the version below
-    assert libraries.name == "json"
-    installed = Path(pytest.__file__).parents[1]
-    (site / "choir.pth").write_text("\n".join(map(str, [*places, installed])) + "\n")
+    (site / "choir.pth").write_text("".join(f"{place}\n" for place in places))
     program = root / ".venv/bin/choirctl"
-    program.write_text(f"#!{python}\nfrom choirctl.__main__ import main\nmain()\n")
+    program.write_text(f"#!{root}/.venv/bin/python\nfrom choirctl.__main__ import main\nmain()\n")
     program.chmod(0o755)
 
 

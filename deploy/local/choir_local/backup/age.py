@@ -110,8 +110,8 @@ class AgeReader:
         if not self._clear and self._next:
             chunk, self._next = self._next, self._file.read(CHUNK + TAG)
             self._clear = self._chunks.decrypt(chunk, last=not self._next)
-        taken, self._clear = self._clear[:size], self._clear[size:]
-        return taken
+        block, self._clear = self._clear[:size], self._clear[size:]
+        return block
 
 
 def is_encrypted(file: BinaryIO) -> bool:

@@ -88,14 +88,14 @@ class _ExactReader(io.RawIOBase):
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
-        self._left = size
+        self._rest = size
         self.hash = hashlib.sha256()
 
     def read(self, size: int = -1, /) -> bytes:
-        wanted = self._left if size < 0 else min(size, self._left)
-        data = self._file.read(wanted)
-        data += bytes(wanted - len(data))
-        self._left -= len(data)
+        count = self._rest if size < 0 else min(size, self._rest)
+        data = self._file.read(count)
+        data += bytes(count - len(data))
+        self._rest -= len(data)
         self.hash.update(data)
         return data
 
@@ -193,13 +193,13 @@ def _pass_on(
 def _blocks(
     tar: tarfile.TarFile, member: tarfile.TarInfo, update: Callable[[bytes], object]
 ) -> Iterator[bytes]:
-    file, left = tar.extractfile(member), member.size
-    while file is not None and left:
-        block = file.read(min(BLOCK, left))
+    file, rest = tar.extractfile(member), member.size
+    while file is not None and rest:
+        block = file.read(min(BLOCK, rest))
         if not block:
             raise InvalidRequest(f"{BROKEN}: it ends inside {member.name!r}.")
         update(block)
-        left -= len(block)
+        rest -= len(block)
         yield block
 
 

@@ -211,7 +211,7 @@ def _put_in_place(home: Home, staging: Path, manifest: BackupManifest) -> Path |
     with lock_home(home):
         put_in_place(staging, home.root, aside)
     for name in KEPT_FOLDERS:
-        kept = name == BACKUPS or not manifest.workspaces
-        if kept and (aside / name).is_dir() and not (home.root / name).exists():
+        stays = name == BACKUPS or not manifest.workspaces
+        if stays and (aside / name).is_dir() and not (home.root / name).exists():
             (aside / name).replace(home.root / name)
     return aside

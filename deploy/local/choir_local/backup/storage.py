@@ -56,15 +56,15 @@ def select_kept(times: Iterable[datetime], rule: BackupRetention) -> set[datetim
     As with `restic forget`, only periods with a backup count; so a machine that was off loses nothing.
     """
     newest_first = sorted(set(times), reverse=True)
-    kept = set(newest_first[: rule.last])
+    selection = set(newest_first[: rule.last])
     periods: tuple[tuple[int, Period], ...] = (
         (rule.daily, lambda at: (at.year, at.month, at.day)),
         (rule.weekly, lambda at: at.isocalendar()[:2]),
         (rule.monthly, lambda at: (at.year, at.month)),
     )
     for count, period in periods:
-        kept.update(_newest_of_each(newest_first, period, count))
-    return kept
+        selection.update(_newest_of_each(newest_first, period, count))
+    return selection
 
 
 def prune_backups(directory: Path, rule: BackupRetention) -> list[Path]:
@@ -73,8 +73,8 @@ def prune_backups(directory: Path, rule: BackupRetention) -> list[Path]:
     Backups that a person or an upgrade made stay.
     """
     scheduled = [it for it in list_backups(directory) if it.reason == SCHEDULED]
-    kept: Collection[datetime] = select_kept((it.made_at for it in scheduled), rule)
-    removed = [it.path for it in scheduled if it.made_at not in kept]
+    keep: Collection[datetime] = select_kept((it.made_at for it in scheduled), rule)
+    removed = [it.path for it in scheduled if it.made_at not in keep]
     for path in removed:
         path.unlink(missing_ok=True)
     return removed

@@ -122,7 +122,7 @@ async def load_dump(
 
 
 async def replace_database(access: DatabaseAccess) -> None:
-    """Put the loaded database in the place of the one in use, which is dropped."""
+    """Put the loaded database under the name of the one in use, which is dropped."""
     async with access.database(MAINTENANCE) as maintenance:
         store = DatabaseStore(maintenance)
         await store.rename_into_place(DATABASE, NEW_DATABASE, OLD_DATABASE)

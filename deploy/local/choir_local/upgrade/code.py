@@ -145,12 +145,12 @@ class WheelEnvironment:
 
     def _relocate(self) -> None:
         """Name the final path in the scripts, whose first line has the path of their Python."""
-        here, there = (str(path).encode() for path in (self.other, self.prefix))
+        old_path, new_path = (str(path).encode() for path in (self.other, self.prefix))
         for path in (self.other / "bin").iterdir():
             if path.is_file() and not path.is_symlink() and path.stat().st_size < MAX_SCRIPT:
                 content = path.read_bytes()
-                if here in content:
-                    path.write_bytes(content.replace(here, there))
+                if old_path in content:
+                    path.write_bytes(content.replace(old_path, new_path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ async def run_command(
             process.kill()
             await process.wait()
     if process.returncode:
-        said = (stderr or stdout).decode(errors="replace").strip()[-SHOWN:]
-        raise StartupError(f"{' '.join(map(str, command[:3]))} failed: {said}")
+        output = (stderr or stdout).decode(errors="replace").strip()[-SHOWN:]
+        raise StartupError(f"{' '.join(map(str, command[:3]))} failed: {output}")
     return stdout.decode(errors="replace").strip()
 
 

@@ -30,7 +30,7 @@ async def make_snapshot(access: DatabaseAccess) -> None:
 
 
 async def restore_snapshot(access: DatabaseAccess) -> None:
-    """Put the copy in the place of the database, unless that was done already."""
+    """Put the copy back as the database, unless that was done already."""
     async with access.database(MAINTENANCE, size=1) as maintenance:
         if await _exists(maintenance, BEFORE):
             await DatabaseStore(maintenance).rename_into_place(DATABASE, BEFORE, FAILED)

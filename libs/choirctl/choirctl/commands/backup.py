@@ -14,7 +14,7 @@ from choir_local.backup.age import is_encrypted
 from choir_local.backup.create import BackupRequest, create_home_backup
 from choir_local.backup.manifest import BackupHead, BackupManifest
 from choir_local.backup.passphrase import backup_config, backup_directory
-from choir_local.backup.restore import check_target, restore_home, verify_backup
+from choir_local.backup.restore import HomeRestoration, check_target, restore_home, verify_backup
 from choir_local.backup.sources import BackupScope
 from choir_local.backup.storage import backup_name, list_backups, prune_backups
 from choir_local.home import Home as LocalHome
@@ -171,27 +171,7 @@ def restore(
             show_progress=lambda words: _show(line, words),
         )
         result = asyncio.run(work)
-    events = sum(chain.events for chain in result.chains)
-    if as_json:
-        print_json(
-            {
-                "home": str(settings.home),
-                "sessions": len(result.chains),
-                "events": events,
-                "previous": str(result.previous) if result.previous else None,
-            }
-        )
-        return
-    console = stderr_console()
-    console.print(
-        f"Restored {settings.home} with {len(result.chains)} sessions and {events} events; all of them are "
-        "verified. `choirctl up` starts it.",
-        markup=False,
-    )
-    if not result.manifest.secrets and result.previous is None:
-        console.print("The backup has no secrets: set them again with `choirctl secret set`.")
-    if result.previous:
-        console.print(f"The previous state directory is {result.previous}.", markup=False)
+    _show_restoration(settings.home, result, as_json=as_json)
 
 
 def prune(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
@@ -250,3 +230,27 @@ def _summary(manifest: BackupManifest) -> dict[str, object]:
 
 def _show(line: Status, words: str) -> None:
     line.update(f"{words}…")
+
+
+def _show_restoration(home: Path, result: HomeRestoration, *, as_json: bool) -> None:
+    events = sum(chain.events for chain in result.chains)
+    if as_json:
+        print_json(
+            {
+                "home": str(home),
+                "sessions": len(result.chains),
+                "events": events,
+                "previous": str(result.previous) if result.previous else None,
+            }
+        )
+        return
+    console = stderr_console()
+    console.print(
+        f"Restored {home} with {len(result.chains)} sessions and {events} events; all of them are "
+        "verified. `choirctl up` starts it.",
+        markup=False,
+    )
+    if not result.manifest.secrets and result.previous is None:
+        console.print("The backup has no secrets: set them again with `choirctl secret set`.")
+    if result.previous:
+        console.print(f"The previous state directory is {result.previous}.", markup=False)

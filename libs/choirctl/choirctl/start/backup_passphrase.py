@@ -23,8 +23,8 @@ def find_passphrase(home: Home, file: Path | None) -> bytes | None:
 
     `--passphrase-file` counts first, then CHOIR_BACKUP_PASSPHRASE_FILE, then the secret.
     """
-    named = file or (Path(value) if (value := read_env(VARIABLE)) else None)
-    return read_passphrase_file(named) if named else stored_passphrase(home)
+    path = file or (Path(value) if (value := read_env(VARIABLE)) else None)
+    return read_passphrase_file(path) if path else stored_passphrase(home)
 
 
 def require_passphrase(home: Home, file: Path | None, *, new: bool) -> bytes:
