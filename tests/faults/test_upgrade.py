@@ -132,6 +132,7 @@ def make_environment(root: Path) -> None:
     )
     places = [*root.glob("libs/*"), *root.glob("services/*"), root / "deploy/local"]
     (site / "choir.pth").write_text("".join(f"{place}\n" for place in places))
+    os.link(Path(sys.prefix) / "bin/nats-server", root / ".venv/bin/nats-server")
     program = root / ".venv/bin/choirctl"
     program.write_text(f"#!{root}/.venv/bin/python\nfrom choirctl.__main__ import main\nmain()\n")
     program.chmod(0o755)

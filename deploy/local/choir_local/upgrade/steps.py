@@ -25,7 +25,7 @@ from choir_local.upgrade.snapshot import (
     make_snapshot,
     restore_snapshot,
 )
-from choir_local.version_record import version_file
+from choir_local.version_record import check_version, version_file
 
 START_WITHIN = timedelta(minutes=5)
 SPACE_RESERVE = 500_000_000
@@ -46,6 +46,7 @@ class EmbeddedSteps:
         """Do one step; return the record."""
         match step:
             case "prepare":
+                check_version(self._home, backup_directory(self._home))
                 check_space(self._home)
                 return record.model_copy(update={"code": await self._code.prepare(record)})
             case "backup":
