@@ -1,5 +1,5 @@
-"""Row R13: a backup of the whole home taken under load and restored elsewhere. Chains verify, agents resume, and all that
-was acknowledged before it is answered once."""
+"""Row R13: a backup of the whole home taken under load and restored elsewhere. Chains verify, agents
+resume, and all that was acknowledged before it is answered once."""
 
 import asyncio
 import json

@@ -18,8 +18,8 @@ from choir_common.secret_file import edit_secret_file
 from choir_common.wire.backup_config import BackupConfig, BackupRetention
 from choir_local.backup import archive
 from choir_local.backup.age import CHUNK, AgeReader, AgeWriter
-from choir_local.backup.archive import ArchiveWriter, read_archive
-from choir_local.backup.extraction import BackupExtraction
+from choir_local.backup.archive import BackupWriter, read_archive
+from choir_local.backup.extraction import BackupFileWriter
 from choir_local.backup.manifest import BackupHead, BackupManifest
 from choir_local.backup.restore import restore_home
 from choir_local.backup.storage import backup_name, list_backups, prune_backups, select_kept
@@ -175,12 +175,10 @@ async def test_a_running_home_or_a_changed_backup_is_refused_untouched(homes: Pa
     assert not list(homes.glob(".new*")), "nothing is left beside it"
 
 
-def build(
-    write: Callable[[ArchiveWriter], None], forge: Callable[[tarfile.TarFile], None]
-) -> bytes:
+def build(write: Callable[[BackupWriter], None], forge: Callable[[tarfile.TarFile], None]) -> bytes:
     """Return an archive with a right manifest for what `write` adds, after what `forge` adds."""
     out = io.BytesIO()
-    writer = ArchiveWriter(out, HEAD)
+    writer = BackupWriter(out, HEAD)
     writer.add_bytes("database.dump/000000", b"PGDMP")
     write(writer)
     forge(writer._tar)
@@ -199,7 +197,7 @@ def raw(
     return info
 
 
-HOSTILE: dict[str, Callable[[ArchiveWriter], None]] = {
+HOSTILE: dict[str, Callable[[BackupWriter], None]] = {
     "up": lambda it: it.add_bytes("home/../../evil", b"x"),
     "absolute": lambda it: it.add_bytes("/evil", b"x"),
     "outside the parts": lambda it: it.add_bytes("evil", b"x"),
@@ -234,7 +232,7 @@ FORGED: dict[str, tarfile.TarInfo] = {
 
 
 def extract(data: bytes, root: Path) -> None:
-    extraction = BackupExtraction(root, root / "dump")
+    extraction = BackupFileWriter(root, root / "dump")
     read_archive(io.BytesIO(data), extraction.take)
     extraction.create_links()
 

@@ -11,9 +11,9 @@ from choir_common.errors import StartupError
 from choir_local.home import Home
 from choir_local.upgrade.record import (
     Step,
-    UpgradeCode,
     UpgradeRecord,
     UpgradeRecordFile,
+    UpgradeVersions,
     is_unfinished,
 )
 from choir_local.upgrade.sequence import BACK, FORWARD, MAX_ATTEMPTS, UpgradeSequence
@@ -87,7 +87,7 @@ EFFECTS: dict[Step, Callable[[Installation, UpgradeRecord], object]] = {
 
 
 def new_record() -> UpgradeRecord:
-    code = UpgradeCode(kind="installed")
+    code = UpgradeVersions(kind="installed")
     return UpgradeRecord(id="u1", made_at=datetime.now(UTC), code=code, was_running=True)
 
 

@@ -34,14 +34,14 @@ MAX_HEADER = 256
 WRONG = "The passphrase is wrong, or the file was changed."
 
 
-class ByteSink(Protocol):
+class CleartextWriter(Protocol):
     """What an archive is written to."""
 
     def write(self, data: bytes, /) -> int:
         """Take all of `data`."""
 
 
-class ByteSource(Protocol):
+class CleartextSource(Protocol):
     """What an archive is read from."""
 
     def read(self, size: int, /) -> bytes:

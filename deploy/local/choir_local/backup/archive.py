@@ -16,7 +16,7 @@ from typing import IO, Self, cast
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
-from choir_local.backup.age import ByteSink, ByteSource
+from choir_local.backup.age import CleartextSource, CleartextWriter
 from choir_local.backup.manifest import (
     FORMAT,
     HEAD,
@@ -35,10 +35,10 @@ READABLE = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfil
 BROKEN = "The backup was damaged or changed"
 
 
-class ArchiveWriter:
+class BackupWriter:
     """Writer of a backup. Holds one block of a file at a time, and the list of files."""
 
-    def __init__(self, sink: ByteSink, head: BackupHead) -> None:
+    def __init__(self, sink: CleartextWriter, head: BackupHead) -> None:
         self._tar = tarfile.open(  # noqa: SIM115 - closed by `finish`
             fileobj=cast("IO[bytes]", sink), mode="w|", format=tarfile.PAX_FORMAT
         )
@@ -101,7 +101,7 @@ class _ExactReader(io.RawIOBase):
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveEntry:
+class BackupEntry:
     """One file while it is read. `blocks` has its content and must be read to its end."""
 
     name: str
@@ -127,7 +127,7 @@ class _StrictTarInfo(tarfile.TarInfo):
 
 
 def read_archive(
-    source: ByteSource, take: Callable[[BackupHead, ArchiveEntry], None]
+    source: CleartextSource, take: Callable[[BackupHead, BackupEntry], None]
 ) -> tuple[BackupHead, BackupManifest]:
     """Read a backup to its end; pass each file to `take`, which must not use it before this returned.
 
@@ -148,7 +148,7 @@ def read_archive(
 
 
 def _read_members(
-    tar: tarfile.TarFile, take: Callable[[BackupHead, ArchiveEntry], None]
+    tar: tarfile.TarFile, take: Callable[[BackupHead, BackupEntry], None]
 ) -> tuple[BackupHead, BackupManifest]:
     first = tar.next()
     if first is None or first.name != HEAD or not first.isreg():
@@ -173,20 +173,20 @@ def _pass_on(
     tar: tarfile.TarFile,
     member: tarfile.TarInfo,
     head: BackupHead,
-    take: Callable[[BackupHead, ArchiveEntry], None],
+    take: Callable[[BackupHead, BackupEntry], None],
 ) -> BackupFile:
     if member.isdir():
-        take(head, ArchiveEntry(member.name, "directory", member.mode & 0o777, "", iter(())))
+        take(head, BackupEntry(member.name, "directory", member.mode & 0o777, "", iter(())))
         return BackupFile(kind="directory")
     if member.issym():
-        take(head, ArchiveEntry(member.name, "link", 0o777, member.linkname, iter(())))
+        take(head, BackupEntry(member.name, "link", 0o777, member.linkname, iter(())))
         target = member.linkname.encode("utf-8", "surrogateescape")
         return BackupFile(kind="link", sha256=_digest(target))
     if not member.isreg() or member.sparse is not None:
         raise InvalidRequest(f"{BROKEN}: {member.name!r} is not a plain file.")
     hash_ = hashlib.sha256()
     blocks = _blocks(tar, member, hash_.update)
-    take(head, ArchiveEntry(member.name, "file", member.mode & 0o777, "", blocks))
+    take(head, BackupEntry(member.name, "file", member.mode & 0o777, "", blocks))
     return BackupFile(kind="file", size=member.size, sha256=hash_.hexdigest())
 
 

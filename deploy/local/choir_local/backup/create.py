@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from choir_common.errors import Conflict, NotFound, StartupError
-from choir_local.backup.age import AgeWriter, ByteSink
-from choir_local.backup.archive import ArchiveWriter
+from choir_local.backup.age import AgeWriter, CleartextWriter
+from choir_local.backup.archive import BackupWriter
 from choir_local.backup.manifest import DUMP_PREFIX, FORMAT, BackupHead, BackupManifest
 from choir_local.backup.sources import BackupScope, HomeFiles
 from choir_local.database.backup import ShowProgress
@@ -61,8 +61,10 @@ async def create_home_backup(
     home = Home(settings.home.expanduser().absolute())
     async with open_database(settings) as access:
         with _partial_file(request.target) as file:
-            sink: ByteSink = AgeWriter(file, request.passphrase) if request.passphrase else file
-            writer = ArchiveWriter(sink, _head(request, home))
+            sink: CleartextWriter = (
+                AgeWriter(file, request.passphrase) if request.passphrase else file
+            )
+            writer = BackupWriter(sink, _head(request, home))
             content = _Content(access, writer, HomeFiles(home, request.scope, writer))
             manifest = await content.write_all(show_progress)
             await asyncio.to_thread(writer.finish, manifest)
@@ -115,7 +117,7 @@ class _Content:
     """The parts of one backup."""
 
     access: DatabaseAccess
-    writer: ArchiveWriter
+    writer: BackupWriter
     files: HomeFiles
 
     async def write_all(self, show_progress: ShowProgress) -> BackupManifest:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from choir_common.errors import InvalidRequest
-from choir_local.backup.archive import BROKEN, ArchiveEntry
+from choir_local.backup.archive import BROKEN, BackupEntry
 from choir_local.backup.manifest import DUMP_PREFIX, HOME_PREFIX, OUTSIDE_PREFIX, BackupHead
 from choir_local.backup.sources import LEFT_OUT, SECRETS
 
@@ -19,7 +19,7 @@ WORKSPACE_PARTS = 2  # `workspaces/NAME`: below it, links are the agent's own
 
 
 @dataclass(slots=True)
-class BackupExtraction:
+class BackupFileWriter:
     """The files of one backup, written below `root`; the dump is put together in `dump`."""
 
     root: Path
@@ -29,7 +29,7 @@ class BackupExtraction:
     _pieces: int = 0
     _links: dict[str, str] = field(default_factory=dict)
 
-    def take(self, head: BackupHead, entry: ArchiveEntry) -> None:
+    def take(self, head: BackupHead, entry: BackupEntry) -> None:
         """Write one entry. Raises InvalidRequest for one that no backup has."""
         name = entry.name
         if name.startswith(DUMP_PREFIX):
@@ -54,7 +54,7 @@ class BackupExtraction:
             except FileExistsError:
                 raise InvalidRequest(f"{BROKEN}: it contains {path!r} twice.") from None
 
-    def _append_dump(self, entry: ArchiveEntry) -> None:
+    def _append_dump(self, entry: BackupEntry) -> None:
         if entry.kind != "file" or entry.name != f"{DUMP_PREFIX}{self._pieces:06}":
             raise InvalidRequest(f"{BROKEN}: {entry.name!r} is not the next piece of the database.")
         self._pieces += 1
@@ -63,7 +63,7 @@ class BackupExtraction:
             for block in entry.blocks:
                 file.write(block)
 
-    def _write(self, path: str, entry: ArchiveEntry) -> None:
+    def _write(self, path: str, entry: BackupEntry) -> None:
         pure = PurePosixPath(path)
         if not {path, *map(str, pure.parents)}.isdisjoint(LEFT_OUT):
             raise InvalidRequest(f"{BROKEN}: it contains the unexpected file {path!r}.")
@@ -81,7 +81,7 @@ class BackupExtraction:
                 is_secret = pure.parts[0] in SECRETS
                 self._write_file(target, 0o600 if is_secret else entry.mode, entry)
 
-    def _write_file(self, target: Path, mode: int, entry: ArchiveEntry) -> None:
+    def _write_file(self, target: Path, mode: int, entry: BackupEntry) -> None:
         try:
             descriptor = os.open(
                 target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound, StartupError
-from choir_local.backup.age import AgeReader, ByteSource, is_encrypted
-from choir_local.backup.archive import ArchiveEntry, read_archive
-from choir_local.backup.extraction import BackupExtraction, outside_folder
+from choir_local.backup.age import AgeReader, CleartextSource, is_encrypted
+from choir_local.backup.archive import BackupEntry, read_archive
+from choir_local.backup.extraction import BackupFileWriter, outside_folder
 from choir_local.backup.manifest import DUMP_PREFIX, BackupHead, BackupManifest
 from choir_local.backup.sources import BACKUPS, SECRETS
 from choir_local.database.backup import ShowProgress
@@ -48,7 +48,7 @@ class HomeRestoration:
 
 
 @contextlib.contextmanager
-def open_backup(source: Path, passphrase: bytes | None) -> Iterator[ByteSource]:
+def open_backup(source: Path, passphrase: bytes | None) -> Iterator[CleartextSource]:
     """Provide the archive of a backup, decrypted if it is encrypted.
 
     Raises NotFound, and InvalidRequest without the right passphrase.
@@ -75,7 +75,7 @@ def verify_backup(source: Path, passphrase: bytes | None) -> tuple[BackupHead, B
     return head, manifest
 
 
-def _read_only(_: BackupHead, entry: ArchiveEntry) -> None:
+def _read_only(_: BackupHead, entry: BackupEntry) -> None:
     for _block in entry.blocks:
         pass
 
@@ -100,7 +100,7 @@ async def restore_home(
         # no file of a backup is below `run`
         dump = staging / "run" / "restore.dump"
         dump.parent.mkdir(mode=0o700)
-        extraction = BackupExtraction(staging, dump)
+        extraction = BackupFileWriter(staging, dump)
         show_progress("checking and extracting the backup")
         head, manifest = await asyncio.to_thread(_extract, source, passphrase, extraction)
         _rewrite_paths(staging / "config.json", head, home.root, extraction.outside)
@@ -166,7 +166,7 @@ def _staging_directory(home: Path) -> Iterator[Path]:
 
 
 def _extract(
-    source: Path, passphrase: bytes | None, extraction: BackupExtraction
+    source: Path, passphrase: bytes | None, extraction: BackupFileWriter
 ) -> tuple[BackupHead, BackupManifest]:
     with open_backup(source, passphrase) as archive:
         head, manifest = read_archive(archive, extraction.take)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from choir_local.backup.archive import MAX_NAME, ArchiveWriter
+from choir_local.backup.archive import MAX_NAME, BackupWriter
 from choir_local.backup.manifest import HOME_PREFIX, OUTSIDE_PREFIX, SHOWN_SKIPPED
 from choir_local.config_values import read_config
 from choir_local.home import Home
@@ -52,7 +52,7 @@ class HomeFiles:
 
     home: Home
     scope: BackupScope
-    writer: ArchiveWriter
+    writer: BackupWriter
     skipped: list[str] = field(default_factory=list)
     skipped_count: int = 0
 

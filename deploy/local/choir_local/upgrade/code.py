@@ -14,7 +14,7 @@ from typing import Protocol, assert_never
 from choir_common.errors import Conflict, InvalidRequest, StartupError
 from choir_local.exchange import exchange
 from choir_local.upgrade.programs import run_command
-from choir_local.upgrade.record import UpgradeCode, UpgradeRecord
+from choir_local.upgrade.record import UpgradeRecord, UpgradeVersions
 
 MARK = ".choir-upgrade"
 """File in an environment with the id of the upgrade that built it."""
@@ -24,7 +24,7 @@ MAX_SCRIPT = 1 << 20  # bytes; larger files in `bin` are programs
 class CodeSource(Protocol):
     """New code, and the way to it and back."""
 
-    async def prepare(self, record: UpgradeRecord) -> UpgradeCode:
+    async def prepare(self, record: UpgradeRecord) -> UpgradeVersions:
         """Fetch the new code beside the old; return what it is. Raises StartupError or Conflict."""
 
     async def switch(self, record: UpgradeRecord) -> None:
@@ -44,7 +44,7 @@ class Checkout:
     root: Path
     ref: str
 
-    async def prepare(self, record: UpgradeRecord) -> UpgradeCode:
+    async def prepare(self, record: UpgradeRecord) -> UpgradeVersions:
         """Fetch the new commit. Refuses local changes, and a commit that is older."""
         if await self._git("status", "--porcelain", "--untracked-files=no"):
             raise Conflict(f"{self.root} has local changes. Commit or stash them first.")
@@ -81,7 +81,7 @@ class Checkout:
 
 
 @dataclass(frozen=True, slots=True)
-class WheelEnvironment:
+class WheelInstallation:
     """A virtual environment of wheels: a new one is built beside it, and exchanged with it."""
 
     prefix: Path
@@ -93,7 +93,7 @@ class WheelEnvironment:
         """Return the other environment: the new one before the exchange, the old one after it."""
         return self.prefix.with_name(f"{self.prefix.name}.upgrade")
 
-    async def prepare(self, record: UpgradeRecord) -> UpgradeCode:
+    async def prepare(self, record: UpgradeRecord) -> UpgradeVersions:
         """Build the new environment and run its choirctl once. Refuses an older version."""
         if self._is_new(self.prefix, record):
             return record.code
@@ -154,10 +154,10 @@ class WheelEnvironment:
 
 
 @dataclass(frozen=True, slots=True)
-class InstalledCode:
+class InstalledVersion:
     """The new code is in place already, by the tool that installed it: there is no way back to the old."""
 
-    async def prepare(self, record: UpgradeRecord) -> UpgradeCode:
+    async def prepare(self, record: UpgradeRecord) -> UpgradeVersions:
         """Return the version that is installed."""
         return record.code.model_copy(update={"new": metadata.version("choirctl")})
 
@@ -171,7 +171,7 @@ class InstalledCode:
         """Do nothing."""
 
 
-def code_source(code: UpgradeCode) -> CodeSource:
+def code_source(code: UpgradeVersions) -> CodeSource:
     """Return the way to the code that a record names. Raises InvalidRequest if it is not possible here."""
     match code.kind:
         case "checkout":
@@ -184,9 +184,9 @@ def code_source(code: UpgradeCode) -> CodeSource:
         case "wheels":
             if sys.prefix == sys.base_prefix:
                 raise InvalidRequest("Choir is not installed in a virtual environment of its own.")
-            return WheelEnvironment(Path(sys.prefix), code.source)
+            return WheelInstallation(Path(sys.prefix), code.source)
         case "installed":
-            return InstalledCode()
+            return InstalledVersion()
         case _:
             assert_never(code.kind)
 

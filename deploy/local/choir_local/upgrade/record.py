@@ -25,7 +25,7 @@ STEP_VARIABLE = "CHOIR_UPGRADE_STEP"
 """Set for the commands that an upgrade runs, so that they do not continue the upgrade themselves."""
 
 
-class UpgradeCode(BaseModel):
+class UpgradeVersions(BaseModel):
     """Where the new code comes from, and what it replaces."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,7 +47,7 @@ class UpgradeRecord(BaseModel):
     version: Literal[1] = 1
     id: str
     made_at: datetime
-    code: UpgradeCode
+    code: UpgradeVersions
     was_running: bool
     backup: str = ""
     """The backup file from before the upgrade."""

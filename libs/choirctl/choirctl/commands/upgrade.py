@@ -14,7 +14,7 @@ from choir_local.backup.create import require_own_home
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choir_local.upgrade.code import find_checkout
-from choir_local.upgrade.record import Step, UpgradeCode, UpgradeRecord, UpgradeRecordFile
+from choir_local.upgrade.record import Step, UpgradeRecord, UpgradeRecordFile, UpgradeVersions
 from choir_local.upgrade.sequence import UpgradeSequence
 from choir_local.upgrade.steps import EmbeddedSteps
 from choirctl.api.control import connect
@@ -94,9 +94,9 @@ def run_upgrade(settings: LocalSettings, record: UpgradeRecord, *, resumes: bool
         return asyncio.run(sequence.resume(record) if resumes else sequence.run(record))
 
 
-def _parse_source(source: str | None) -> UpgradeCode:
+def _parse_source(source: str | None) -> UpgradeVersions:
     if source == INSTALLED:
-        return UpgradeCode(kind="installed")
+        return UpgradeVersions(kind="installed")
     if source is None and find_checkout() is None:
         raise InvalidRequest(
             "Name where the new version is: --from DIRECTORY with wheels, --from https://… for an index, or "
@@ -104,14 +104,14 @@ def _parse_source(source: str | None) -> UpgradeCode:
         )
     if source is None or source == GIT or source.startswith(f"{GIT}:"):
         ref = (source or GIT).removeprefix(GIT).removeprefix(":") or "@{upstream}"
-        return UpgradeCode(kind="checkout", source=ref)
+        return UpgradeVersions(kind="checkout", source=ref)
     if "://" not in source and not Path(source).is_dir():
         raise InvalidRequest(f"There is no directory {source}.")
     place = source if "://" in source else str(Path(source).absolute())
-    return UpgradeCode(kind="wheels", source=place)
+    return UpgradeVersions(kind="wheels", source=place)
 
 
-def _new_record(home: LocalHome, code: UpgradeCode) -> UpgradeRecord:
+def _new_record(home: LocalHome, code: UpgradeVersions) -> UpgradeRecord:
     now = datetime.now(UTC).replace(microsecond=0)
     return UpgradeRecord(
         id=f"{now:%Y%m%dT%H%M%SZ}", made_at=now, code=code, was_running=is_running(home)
