@@ -69,10 +69,10 @@ def create(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Back up database, configuration, secrets, identities and workspaces into one file.
+    """Back up the whole state directory into one file.
 
-    Choir may run meanwhile. The file is encrypted with a passphrase, which you need to restore it: keep it
-    elsewhere.
+    That is the database, configuration, secrets, identities and workspaces. Choir may run meanwhile. The file
+    is encrypted with a passphrase, which you need to restore it: keep it elsewhere.
     """
     settings = _settings(ctx, home)
     local = LocalHome(settings.home)
@@ -125,7 +125,7 @@ def verify(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read a backup to its end and compare every file in it with its checksum."""
+    """Check that a backup is complete and unchanged."""
     passphrase = _passphrase_for(file, passphrase_file, find_target(ctx, home).home)
     with stderr_console().status("reading…"):
         head, manifest = verify_backup(file, passphrase)
@@ -175,7 +175,10 @@ def restore(
 
 
 def prune(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Delete scheduled backups that `backup.keep` in config.json does not keep."""
+    """Delete the scheduled backups that are no longer kept.
+
+    `backup.keep` in config.json is the rule.
+    """
     local = LocalHome(find_target(ctx, home).home)
     config = backup_config(local)
     if config is None:

@@ -60,10 +60,11 @@ def upgrade(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Upgrade Choir: back up, stop, install, migrate, start and check.
+    """Upgrade Choir, and return to the old version if that fails.
 
-    If the new version does not become ready, the old one and its database are put back and started. An
-    upgrade that was interrupted is continued, also by `choirctl up`.
+    Backs up, stops, installs, migrates, starts and checks. If the new version does not become ready, the old
+    one and its database are put back and started. An upgrade that was interrupted is continued, also by
+    `choirctl up`.
     """
     place = find_target(ctx, home)
     settings = LocalSettings.load().model_copy(update={"home": place.home.expanduser().absolute()})
