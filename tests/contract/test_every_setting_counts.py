@@ -109,6 +109,13 @@ READ = {
     "agents.*.wake_ups.quiet_hours": f"{CONTROL}/conversations/schedules/wake_up_rules.py",
     "agents.*.wake_ups.max_per_day": f"{CONTROL}/conversations/schedules/wake_up_rules.py",
     "agents.*.wake_ups.model": f"{CONTROL}/configuration/current.py",
+    **{f"backup.{name}": f"{LOCAL}/backup/passphrase.py" for name in ("path", "secret")},
+    "backup.every": f"{COMMON}/wire/backup_config.py",
+    "backup.workspaces": f"{LOCAL}/backup/__main__.py",
+    **{
+        f"backup.keep.{name}": f"{LOCAL}/backup/storage.py"
+        for name in ("last", "daily", "weekly", "monthly")
+    },
     "policy": f"{CONTROL}/configuration/current.py",
     "known_hosts": f"{CONTROL}/configuration/servers.py",
     **{

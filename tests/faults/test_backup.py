@@ -1,5 +1,5 @@
-"""Row R13: a backup taken under load and restored elsewhere. Chains verify, agents resume, and all that
-was acknowledged before it is answered once."""
+"""Row R13: a backup of the whole home taken under load and restored elsewhere. Chains verify, agents
+resume, and all that was acknowledged before it is answered once."""
 
 import asyncio
 import json
@@ -59,7 +59,9 @@ async def answers_in(stack: EmbeddedStack) -> Counter[str]:
 
 async def test_a_backup_taken_under_load_goes_on_elsewhere() -> None:
     elsewhere = make_short_directory("choir-")
-    file = elsewhere / "choir.backup"
+    file, phrase = elsewhere / "choir.tar.age", elsewhere / "phrase"
+    phrase.write_text("correct horse battery\n")
+    passphrase = ("--passphrase-file", str(phrase))
     home = elsewhere / "home"
     try:
         async with running_stack_in_thread() as first:
@@ -73,8 +75,10 @@ async def test_a_backup_taken_under_load_goes_on_elsewhere() -> None:
                 while len(acknowledged) < 15:
                     await asyncio.sleep(0.05)
                 promised = list(acknowledged)
-                said = await asyncio.to_thread(first.run, "db", "backup", str(file), "--json")
-                assert json.loads(said)["parts"].keys() == {"config.json", "database.dump"}
+                said = await asyncio.to_thread(
+                    first.run, "backup", "create", "--out", str(file), *passphrase, "--json"
+                )
+                assert json.loads(said)["secrets"]
                 assert len(acknowledged) > len(promised), "the backup stopped the talk"
                 stop.set()
                 await asyncio.gather(*talking)
@@ -84,7 +88,9 @@ async def test_a_backup_taken_under_load_goes_on_elsewhere() -> None:
             second = EmbeddedStack(home, port, {**first.env, "CHOIR_HTTP_PORT": str(port)})
             await asyncio.to_thread(first.run, "down")
             done = json.loads(
-                await asyncio.to_thread(second.run, "db", "restore", str(file), "--json")
+                await asyncio.to_thread(
+                    second.run, "backup", "restore", str(file), *passphrase, "--json"
+                )
             )
             assert done["sessions"] == len(sessions)
             try:

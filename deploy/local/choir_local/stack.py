@@ -21,6 +21,8 @@ from choir_common.logs.retention import LogLimitsReader
 from choir_common.postgres.configured import read_postgres_address
 from choir_common.redactor import Redactor
 from choir_common.stack_secrets import POSTGRES_ADMIN
+from choir_local.backup.passphrase import backup_directory
+from choir_local.backup_schedule import BackupSchedule
 from choir_local.bus_users import service_users
 from choir_local.config_values import own_transcription, read_config
 from choir_local.home import Home
@@ -48,6 +50,7 @@ from choir_local.stack_state import (
     write_state,
 )
 from choir_local.supervisor import Supervisor
+from choir_local.version_record import check_version, write_version
 
 LOOPBACK = "127.0.0.1"
 PREDECESSORS_WITHIN = timedelta(seconds=20)
@@ -107,6 +110,7 @@ class Stack:
     async def _run_locked(self) -> None:
         # Checked here, so that a bad path gives a clear error instead of a failure during the start.
         check_socket_path(self.home.sockets / LONGEST_AGENT_SOCKET)
+        check_version(self.home, backup_directory(self.home))
         await wait_for_old_children(read_state(self.home.state_file))
         # Chosen once, so that control keeps its port across restarts.
         with listen(LOOPBACK, self._settings.http_port, "CHOIR_HTTP_PORT") as free:
@@ -121,7 +125,12 @@ class Stack:
             # the stop may have been requested before there was a supervisor
             if self._stop_wanted:
                 return
-            await self._supervisor.run()
+            backups = asyncio.create_task(BackupSchedule(self.home, self._settings).run())
+            try:
+                await self._supervisor.run()
+            finally:
+                backups.cancel()
+                await asyncio.gather(backups, return_exceptions=True)
 
     def _make_supervisor(self, setup: StackSetup) -> Supervisor:
         # output of third-party servers is redacted only here
@@ -192,6 +201,8 @@ class Stack:
         # only a help for the next start: a failure must not prevent this one
         with contextlib.suppress(OSError):
             record_choice(self.home.model_file, self._setup.model)
+            if self._setup.configured_postgres is None:
+                write_version(self.home)
         self._publish_addresses(self._setup)
         self._set_phase("ready")
         self.ready.set()

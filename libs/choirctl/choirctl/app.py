@@ -63,6 +63,8 @@ COMMANDS = (
     CommandEntry("logs", "Print a log and follow it until Ctrl-C."),
     CommandEntry("tls", "Show the CA certificate of this Choir's HTTPS endpoint."),
     CommandEntry("db", "Migrate, back up and restore the embedded database."),
+    CommandEntry("backup", "Back up the whole state directory, and restore it elsewhere."),
+    CommandEntry("upgrade", "Upgrade Choir, and return to the old version if that fails."),
     CommandEntry("config", "Show config.json, and apply changes to it."),
     CommandEntry("telegram", "Connect a Telegram bot with an agent and with you."),
     CommandEntry("secret", "Store keys and passwords, and apply changes to them."),

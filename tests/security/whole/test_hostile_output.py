@@ -144,6 +144,9 @@ SPECIAL: dict[str, tuple[Value, ...]] = {
 MORE: dict[str, tuple[str, ...]] = {
     "service install": ("--dry-run",),
     "up": ("--detach",),
+    "backup create": ("--without-secrets",),
+    # a real one would install another version here
+    "upgrade": ("--from", "/nowhere\u202e"),
     "logs": ("--no-follow",),
     "schedule add": ("--in", "1d", "--remind", ONE_LINE),
     "chat": ("-m", f"say: {ONE_LINE}"),

@@ -528,3 +528,28 @@ def test_a_choir_with_https_shows_what_its_clients_trust_and_goes_down() -> None
         assert shell.data("up", "--detach")["phase"] == "ready"
         assert shell.data("down")["stopped"]
         shell.fails(6, "status")
+
+
+def test_choir_is_upgraded_to_the_version_that_is_installed(
+    stack: EmbeddedStack, shell: ChoirctlRunner
+) -> None:
+    revision = shell.data("db", "status")["schemas"][0]["revision"]
+    done = shell.data("upgrade", "--from", "installed", "--yes")
+    assert done["outcome"] == "done" and done["was_running"]
+    assert shell.data("status")["ready"]
+    assert shell.data("db", "status")["schemas"][0]["revision"] == revision
+    assert shell.data("backup", "list")["backups"][0]["file"] == done["backup"]
+    # what an interrupted upgrade left is completed by the next `up`
+    record = stack.home / "upgrade/upgrade.json"
+    record.write_text(json.dumps({**done, "outcome": None, "step": "finish"}))
+    shell.succeeds("up", "--detach", "--json")
+    assert json.loads(record.read_text())["outcome"] == "done"
+    newer = stack.home / "data/version.json"
+    version = json.loads(newer.read_text())
+    version["newest"]["choir_control.migrations"] = "9999_of_the_future.sql"
+    shell.succeeds("down")
+    newer.write_text(json.dumps({**version, "choir": "9.0"}))
+    refused = shell.fails(1, "up", "--detach", "--json")
+    assert "9999_of_the_future" in refused and Path(done["backup"]).name in refused
+    newer.unlink()
+    shell.succeeds("up", "--detach", "--json")

@@ -168,7 +168,7 @@ async def run_program(
             program,
             *("--host", access.host, "--username", SUPERUSER, "--no-password"),
             *options,
-            env=clean_environment(PGPASSFILE=str(passwords), PGAPPNAME="choirctl-db"),
+            env=clean_environment(PGPASSFILE=str(passwords), PGAPPNAME=APPLICATION),
             stdin=DEVNULL,
             stdout=DEVNULL,
             stderr=PIPE,
@@ -182,7 +182,43 @@ async def run_program(
             await talking
             raise
     _, stderr = talking.result()
-    if process.returncode:
+    _check_exit(name, process.returncode or 0, stderr)
+
+
+@contextlib.asynccontextmanager
+async def program_output(
+    access: DatabaseAccess, name: str, *options: str
+) -> AsyncIterator[asyncio.StreamReader]:
+    """Run a Postgres program and provide its output, which the block reads to its end.
+
+    Raises StartupError with the program's error output if it fails.
+    """
+    program = _find(access, name)
+    with password_file(access) as passwords:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *("--host", access.host, "--username", SUPERUSER, "--no-password"),
+            *options,
+            env=clean_environment(PGPASSFILE=str(passwords), PGAPPNAME=APPLICATION),
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+        if process.stdout is None or process.stderr is None:
+            raise RuntimeError("the process has no pipes")
+        errors = asyncio.ensure_future(process.stderr.read())
+        try:
+            yield process.stdout
+            _check_exit(name, await process.wait(), await errors)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            await errors
+
+
+def _check_exit(name: str, code: int, stderr: bytes) -> None:
+    if code:
         message = " ".join(stderr.decode(errors="replace").splitlines()[:SAID_LINES])
         raise StartupError(f"{name} failed: {message}")
 

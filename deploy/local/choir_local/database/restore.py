@@ -65,13 +65,10 @@ async def restore(
                 await _reject_replacement(access, directory)
             # files are replaced only after the new database was verified, and the database is
             # renamed last
-            chains = await _restore_dump(access, manifest, directory, show_progress)
+            chains = await load_dump(access, directory / DUMP, manifest.roles, show_progress)
             previous_files = [*_put_config(home, directory), *_put_secrets(home, directory)]
             restore_keys(home.audit_keys_file, directory / AUDIT_KEYS)
-            async with access.database(MAINTENANCE) as maintenance:
-                store = DatabaseStore(maintenance)
-                await store.rename_into_place(DATABASE, NEW_DATABASE, OLD_DATABASE)
-                await store.drop_database(OLD_DATABASE)
+            await replace_database(access)
     return RestoreResult(manifest, chains, previous_files)
 
 
@@ -91,18 +88,22 @@ async def _reject_replacement(access: DatabaseAccess, directory: Path) -> None:
         )
 
 
-async def _restore_dump(
-    access: DatabaseAccess, manifest: Manifest, directory: Path, show_progress: ShowProgress
+async def load_dump(
+    access: DatabaseAccess, dump: Path, roles: list[str], show_progress: ShowProgress
 ) -> list[LogVerification]:
+    """Load a dump into a separate database, migrate it and verify its logs; `replace_database` uses it.
+
+    Raises StartupError when that fails; the database in use is unchanged.
+    """
     async with access.database(MAINTENANCE) as maintenance:
         store = DatabaseStore(maintenance)
         await store.make_database(NEW_DATABASE)
-        await store.make_roles(manifest.roles)
+        await store.make_roles(roles)
     await run_program(
         access,
         "pg_restore",
         *("--exit-on-error", "--dbname", f"dbname={NEW_DATABASE} options='{ASYNC_COMMIT}'"),
-        str(directory / DUMP),
+        str(dump),
         inspect_progress=lambda: show_progress("restoring the database"),
     )
     async with access.database(NEW_DATABASE) as new_database:
@@ -118,6 +119,14 @@ async def _restore_dump(
             f"({len(broken)} of {len(chains)} sessions.) Nothing was replaced."
         )
     return chains
+
+
+async def replace_database(access: DatabaseAccess) -> None:
+    """Put the loaded database under the name of the one in use, which is dropped."""
+    async with access.database(MAINTENANCE) as maintenance:
+        store = DatabaseStore(maintenance)
+        await store.rename_into_place(DATABASE, NEW_DATABASE, OLD_DATABASE)
+        await store.drop_database(OLD_DATABASE)
 
 
 def _put_config(home: Home, directory: Path) -> list[Path]:

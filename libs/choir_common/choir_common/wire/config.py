@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from pydantic import BeforeValidator, Field
 
+from choir_common.wire.backup_config import BackupConfig
 from choir_common.wire.channel_config import DmConfig as DmConfig
 from choir_common.wire.channel_config import GatewayConfig as GatewayConfig
 from choir_common.wire.config_parts import (
@@ -350,6 +351,8 @@ class Config(WireModel):
     """The embedding model; `CHOIR_EMBEDDING_…` of the memory service takes precedence."""
     memory: MemoryConfig = MemoryConfig()
     """Long-term memory."""
+    backup: BackupConfig | None = None
+    """Regular backups of the whole home; without this section there are none. See docs/backup.md."""
     postgres: PostgresConfig | None = None
     """Address of a Postgres server with pgvector; without it the deployment's own server is used."""
     budgets: Budgets = Budgets()

@@ -14,6 +14,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from choir_common.wire import (
+    backup_config,
     channel_config,
     config,
     config_parts,
@@ -155,6 +156,7 @@ def _texts() -> dict[str, dict[str, str]]:
     """Return the attribute docstring of each field, by class and field."""
     docstrings: dict[str, dict[str, str]] = {}
     for module in (
+        backup_config,
         channel_config,
         config,
         config_parts,

@@ -7,7 +7,7 @@ def secret_references(config: Config) -> dict[str, tuple[str, ...]]:
     """Return the secrets that a configuration names, each with the config paths that use it."""
     names: dict[str, list[str]] = {}
     for section, entries in config.model_dump(mode="json").items():
-        sections = {"": entries} if section in ("embedding", "postgres") else entries
+        sections = {"": entries} if section in ("backup", "embedding", "postgres") else entries
         for name, entry in sections.items() if isinstance(sections, dict) else ():
             secret = entry.get("secret") if isinstance(entry, dict) else None
             if secret is not None:

@@ -31,6 +31,7 @@ from choirctl.start.model_key import ModelKeySetup
 from choirctl.start.progress import StartProgress
 from choirctl.start.state_directory import create_state_directory
 from choirctl.start.summary_screen import SummaryScreen
+from choirctl.start.unfinished_upgrade import finish_upgrade, restart_command
 
 INTERRUPTED = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -68,6 +69,8 @@ def up(
         find_target(ctx, home), url=None
     )  # `up` always works on this machine, so it ignores CHOIR_URL
     settings = _settings(place, score, port)
+    if asyncio.run(finish_upgrade(settings, in_background=detach)):
+        restart_command()
     start = UpCommand(place, settings, LocalHome(place.home), as_json)
     if detach:
         start.run_in_background()

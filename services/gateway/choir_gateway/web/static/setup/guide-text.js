@@ -4,8 +4,8 @@ import {addressOf} from "../app/router.js";
 export const GUIDES = [
   "web", "conversations", "people", "agents", "telegram", "discord", "slack", "matrix", "email", "whatsapp", "signal",
   "webhook", "hooks", "jobs", "harnesses", "schedules", "memory", "providers", "local-models", "voice", "console",
-  "openai", "python-client", "mcp", "mcp-server", "skills", "tools", "import", "install", "administration",
-  "docker", "kubernetes", "config", "memory-abilities", "performance",
+  "openai", "python-client", "mcp", "mcp-server", "skills", "tools", "import", "install", "administration", "backup",
+  "upgrade", "docker", "kubernetes", "config", "memory-abilities", "performance",
 ];
 const PICTURE = /!\[[^\]]*\]\([^)\s]+\)/g;
 const LINK = /\[([^\]]*)\]\(([^)\s]+)\)/g;

@@ -1,0 +1,62 @@
+"""Programs that an upgrade runs: git, installers, and choirctl of the version that is installed then."""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from choir_common.errors import StartupError
+from choir_local import child_start
+
+SHOWN = 1500  # characters of a program's output in an error
+WITHIN = timedelta(minutes=30)
+
+
+async def run_command(
+    *command: str | Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    within: timedelta = WITHIN,
+) -> str:
+    """Run a program and return its standard output.
+
+    Raises StartupError with the end of its error output if it fails or takes too long.
+    """
+    name = Path(command[0]).name
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *_bound_to_this_process(command),
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+    except OSError as error:
+        raise StartupError(f"{command[0]} cannot be run: {error.strerror}.") from error
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            stdout, stderr = await process.communicate()
+    except TimeoutError:
+        raise StartupError(f"{name} took longer than {within} and was stopped.") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        output = (stderr or stdout).decode(errors="replace").strip()[-SHOWN:]
+        raise StartupError(f"{' '.join(map(str, command[:3]))} failed: {output}")
+    return stdout.decode(errors="replace").strip()
+
+
+def _bound_to_this_process(command: Sequence[str | Path]) -> list[str]:
+    """Return the command that runs a program which ends when this process does.
+
+    Otherwise a program of a killed upgrade would still work while the next one continues.
+    """
+    setup = (child_start.__file__, str(os.getpid()), str(int(signal.SIGTERM)), "same")
+    return [sys.executable, "-I", "-S", *setup, *map(str, command)]

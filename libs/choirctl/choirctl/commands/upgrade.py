@@ -1,0 +1,169 @@
+"""Command `choirctl upgrade`: to a newer version of Choir, or back to the old one if that fails."""
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import ChoirError, Conflict, InvalidRequest
+from choir_common.target import Target
+from choir_local.backup.create import require_own_home
+from choir_local.home import Home as LocalHome
+from choir_local.settings import LocalSettings
+from choir_local.upgrade.code import find_checkout
+from choir_local.upgrade.record import Step, UpgradeRecord, UpgradeRecordFile, UpgradeVersions
+from choir_local.upgrade.sequence import UpgradeSequence
+from choir_local.upgrade.steps import EmbeddedSteps
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, find_target
+from choirctl.output.printing import format_count, print_json, stderr_console
+from choirctl.start.background import agents_if_running, is_running
+
+INSTALLED, GIT = "installed", "git"
+STEP_TEXTS: dict[Step, str] = {
+    "prepare": "fetching the new version",
+    "backup": "writing a backup",
+    "stop": "stopping Choir",
+    "snapshot": "copying the database",
+    "switch": "installing the new version",
+    "migrate": "migrating the database",
+    "start": "starting the new version",
+    "verify": "checking it",
+    "finish": "removing the copies",
+    "halt": "stopping what was started",
+    "switch_back": "installing the old version again",
+    "restore": "restoring the database",
+    "start_again": "starting the old version",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(upgrade)
+
+
+def upgrade(
+    ctx: typer.Context,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SOURCE",
+            help="A directory of wheels, an index's address, `git` or `git:REF` for a checkout, or "
+            "`installed` if the new version is installed already. Default: `git` in a checkout.",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Upgrade Choir, and return to the old version if that fails.
+
+    Backs up, stops, installs, migrates, starts and checks. If the new version does not become ready, the old
+    one and its database are put back and started. An upgrade that was interrupted is continued, also by
+    `choirctl up`.
+    """
+    place = find_target(ctx, home)
+    settings = LocalSettings.load().model_copy(update={"home": place.home.expanduser().absolute()})
+    local = LocalHome(settings.home)
+    require_own_home(settings)
+    file = UpgradeRecordFile(local)
+    with file.lock():
+        record = file.read()
+        resumes = record is not None and record.outcome is None
+        if record is not None and resumes:
+            record = run_upgrade(settings, record, resumes=True)
+        if record is None or not resumes or record.outcome == "abandoned":
+            code = _parse_source(source)
+            asyncio.run(_confirm(place, yes=yes))
+            record = run_upgrade(settings, _new_record(local, code), resumes=False)
+    _report(record, as_json=as_json)
+
+
+def run_upgrade(settings: LocalSettings, record: UpgradeRecord, *, resumes: bool) -> UpgradeRecord:
+    """Do an upgrade, or what is left of it, and show its steps. The caller has the lock."""
+    file = UpgradeRecordFile(LocalHome(settings.home))
+    with stderr_console().status("upgrading…") as line:
+        sequence = UpgradeSequence(
+            file,
+            EmbeddedSteps(settings, record),
+            lambda step: line.update(f"{STEP_TEXTS[step]}…"),
+        )
+        return asyncio.run(sequence.resume(record) if resumes else sequence.run(record))
+
+
+def _parse_source(source: str | None) -> UpgradeVersions:
+    if source == INSTALLED:
+        return UpgradeVersions(kind="installed")
+    if source is None and find_checkout() is None:
+        raise InvalidRequest(
+            "Name where the new version is: --from DIRECTORY with wheels, --from https://… for an index, or "
+            "--from installed if it is installed already."
+        )
+    if source is None or source == GIT or source.startswith(f"{GIT}:"):
+        ref = (source or GIT).removeprefix(GIT).removeprefix(":") or "@{upstream}"
+        return UpgradeVersions(kind="checkout", source=ref)
+    if "://" not in source and not Path(source).is_dir():
+        raise InvalidRequest(f"There is no directory {source}.")
+    place = source if "://" in source else str(Path(source).absolute())
+    return UpgradeVersions(kind="wheels", source=place)
+
+
+def _new_record(home: LocalHome, code: UpgradeVersions) -> UpgradeRecord:
+    now = datetime.now(UTC).replace(microsecond=0)
+    return UpgradeRecord(
+        id=f"{now:%Y%m%dT%H%M%SZ}", made_at=now, code=code, was_running=is_running(home)
+    )
+
+
+async def _confirm(place: Target, *, yes: bool) -> None:
+    """Ask before running jobs are interrupted; without a terminal refuse."""
+    agents = await agents_if_running(place)
+    if not agents:
+        return
+    async with connect(place) as api:
+        operations = [it for it in await api.operations(20) if it.status == "running"]
+    if operations:
+        raise Conflict(
+            f"{operations[0].kind} of {operations[0].subject} is at work. Wait for it: `choirctl operation "
+            "list`."
+        )
+    jobs = sum(lane.lane != "edge" for agent in agents for lane in agent.lanes)
+    if not jobs or yes:
+        return
+    text = f"{format_count(jobs, 'core job')} at work: they continue after the upgrade."
+    if not sys.stdin.isatty():
+        raise Conflict(f"{text} Upgrade with --yes.")
+    stderr_console().print(text)
+    if not typer.confirm("Upgrade now?", err=True):
+        raise InvalidRequest("Nothing was changed.")
+
+
+def _report(record: UpgradeRecord, *, as_json: bool) -> None:
+    if as_json:
+        print_json(record)
+    elif record.outcome == "done":
+        old = f" from {record.code.old[:12]}" if record.code.old else ""
+        stderr_console().print(
+            f"Choir is upgraded{old} to {record.code.new[:12]}. The backup from before is {record.backup}.",
+            markup=False,
+        )
+    if record.outcome == "abandoned":
+        raise ChoirError(f"Nothing was changed: {record.error}")
+    if record.outcome == "rolled-back":
+        raise ChoirError(_rolled_back(record))
+
+
+def _rolled_back(record: UpgradeRecord) -> str:
+    """Return what happened, and what is left to do."""
+    if record.code.kind == "installed":
+        after = (
+            "The database is as before, and Choir is stopped: the old version is not installed any more. "
+            "Install it again, then `choirctl up`."
+        )
+    else:
+        after = "The old version and its database are in place again."
+    return f"The upgrade failed in the step {record.last_forward}: {record.error} {after}"
