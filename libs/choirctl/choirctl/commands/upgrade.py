@@ -125,7 +125,7 @@ async def _confirm(place: Target, *, yes: bool) -> None:
     if not agents:
         return
     async with connect(place) as api:
-        operations = [it for it in await api.operations(20) if it.status == "running"]
+        operations = [it for it in await api.operations.list(20) if it.status == "running"]
     if operations:
         raise Conflict(
             f"{operations[0].kind} of {operations[0].subject} is at work. Wait for it: `choirctl operation "
