@@ -140,7 +140,7 @@ async def test_a_failed_upgrade_is_undone_also_if_that_is_killed(
 async def test_an_upgrade_that_is_killed_each_time_is_undone(tmp_path: Path) -> None:
     installation = Installation(kills=[("start", "before")] * (MAX_ATTEMPTS + 2))
     record = await upgrade(tmp_path, installation)
-    assert record.outcome == "rolled-back" and "repeatedly" in record.error
+    assert record.outcome == "rolled-back" and "killed repeatedly" in record.error
     assert (installation.code, installation.database, installation.runs) == ("old", "old", True)
 
 

@@ -70,12 +70,14 @@ class UpgradeSequence:
             return record
         if record.step in HARMLESS:
             record = record.model_copy(
-                update={"outcome": "abandoned", "error": "it was interrupted"}
+                update={"outcome": "abandoned", "error": "It was interrupted."}
             )
             return self._end(record)
         record = record.model_copy(update={"attempts": record.attempts + 1})
         if record.attempts > MAX_ATTEMPTS and record.step in FORWARD and record.step != "finish":
-            return await self._undo(record.model_copy(update={"error": "it was killed repeatedly"}))
+            return await self._undo(
+                record.model_copy(update={"error": "It was killed repeatedly."})
+            )
         return await self.run(record)
 
     async def _do(self, step: Step, record: UpgradeRecord) -> UpgradeRecord:
