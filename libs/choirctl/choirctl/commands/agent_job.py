@@ -17,7 +17,7 @@ from choir_common.wire.model import JsonObject
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId, ConversationName
-from choirctl.output.printing import print_json, stderr_console, stdout_console
+from choirctl.output.printing import print_json, stderr_console
 
 Texts = list[str] | None
 SchemaFile = Annotated[Path | None, typer.Option(metavar="FILE", help="JSON Schema of the result.")]
@@ -123,6 +123,6 @@ def _print(job: Job, end: CoreStopped | None, *, as_json: bool) -> None:
             markup=False,
         )
     elif end.result is not None:
-        stdout_console().print_json(data=end.result)
+        print_json(end.result)
     if end is not None and end.outcome != "completed":
         raise ChoirError(f"The job ended as {end.outcome}: {end.reason or 'no reason was given'}")

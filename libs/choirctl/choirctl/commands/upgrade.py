@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest
+from choir_common.lanes import is_core
 from choir_common.target import Target
 from choir_local.backup.create import require_own_home
 from choir_local.home import Home as LocalHome
@@ -131,7 +132,7 @@ async def _confirm(place: Target, *, yes: bool) -> None:
             f"{operations[0].kind} of {operations[0].subject} is at work. Wait for it: `choirctl operation "
             "list`."
         )
-    jobs = sum(lane.lane != "edge" for agent in agents for lane in agent.lanes)
+    jobs = sum(is_core(lane.lane) for agent in agents for lane in agent.lanes)
     if not jobs or yes:
         return
     text = f"{format_count(jobs, 'core job')} at work: they continue after the upgrade."
