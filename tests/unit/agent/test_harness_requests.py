@@ -5,9 +5,11 @@ import re
 from decimal import Decimal
 from pathlib import Path
 
+import orjson
 import pytest
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
+from choir_agent.budgets.money import UNLIMITED
 from choir_agent.harnesses.acp_messages import tokens, usd
 from choir_agent.harnesses.acp_requests import (
     InvalidRequest,
@@ -18,6 +20,7 @@ from choir_agent.harnesses.acp_requests import (
     read_call,
 )
 from choir_agent.harnesses.jsonl_session import JsonLinesSession
+from choir_agent.harnesses.spending import HarnessSpending
 from choir_agent.harnesses.updates import (
     Asked,
     HarnessUsage,
@@ -27,7 +30,8 @@ from choir_agent.harnesses.updates import (
     TurnOutcome,
     UsageCounter,
 )
-from choir_common.wire.events import ToolResultCommitted
+from choir_common.wire.config import Budgets
+from choir_common.wire.events import ModelOutput, ToolResultCommitted
 from choir_common.wire.harness_config import HarnessConfig
 from choir_common.wire.model import JsonObject
 from choir_common.wire.policy import PolicyRule
@@ -90,6 +94,40 @@ def test_usage_is_counted_once_and_silence_is_no_zero() -> None:
     counter.note(HarnessUsage(input_tokens=150, output_tokens=30, cost_usd=Decimal("0.75")))
     used = counter.take()
     assert (used.input_tokens, used.output_tokens, used.cost_usd) == (50, 20, Decimal("0.25"))
+
+
+async def test_a_continued_session_is_not_counted_again() -> None:
+    def tokens(output: ModelOutput) -> tuple[int | None, int | None]:
+        return output.prompt_tokens, output.completion_tokens
+
+    async def settle(spending: HarnessSpending) -> ModelOutput:
+        return await spending.settle(
+            lambda: ModelOutput(
+                turn_id="j", text="", model="harness:x", finish_reason="", read_rev=1
+            )
+        )
+
+    def spending_after(recorded: JsonValue) -> HarnessSpending:
+        config = HarnessConfig(command=("x",), agents=("main",))
+        spending = HarnessSpending("x", config, job_id="j", money=UNLIMITED)
+        spending.resume(recorded)
+        return spending
+
+    first = spending_after(None)
+    first.note(HarnessUsage(input_tokens=100, output_tokens=10, cost_usd=Decimal("0.5")), Budgets())
+    assert tokens(await settle(first)) == (100, 10)
+    recorded = orjson.loads(orjson.dumps(first.recorded))
+    # it counts since the start of the session, or since it continued it
+    for report, expected in (
+        ((130, 15, "0.75"), (30, 5, "0.25")),
+        ((40, 4, "0.2"), (40, 4, "0.2")),
+    ):
+        again = spending_after(recorded)
+        usage = HarnessUsage(report[0], report[1], cost_usd=Decimal(report[2]))
+        again.note(usage, Budgets())
+        output = await settle(again)
+        assert tokens(output) == expected[:2]
+        assert output.usage is not None and output.usage.billed_usd == Decimal(expected[2])
 
 
 def test_numbers_that_cannot_be_are_no_numbers() -> None:

@@ -72,7 +72,10 @@ class HarnessJob:
         self._reports = ProgressReports(arbiter, job)
         self._running = AsyncExitStack()
         self._session: HarnessSession | None = None
-        self._session_id = _session_of(job)
+        fields = _session_of(job)
+        session_id = fields.get("session_id")
+        self._session_id = session_id if isinstance(session_id, str) else ""
+        spending.resume(fields.get("recorded"))
         self._resumes = bool(self._session_id)
         self._call_id = ""
         """The call of the last output."""
@@ -223,7 +226,7 @@ class HarnessJob:
         if end.usage is not None:
             self._note_usage(end.usage)
         text = (end.text if end.reason == "end_turn" and end.text else self._message).strip()
-        output = await self._spending.settle(self._output(text, end.reason))
+        output = await self._spending.settle(lambda: self._output(text, end.reason))
         self._action = ""
         match end.reason:
             case "end_turn":
@@ -260,7 +263,8 @@ class HarnessJob:
 
     def _output(self, text: str, reason: str) -> ModelOutput:
         session = ProviderFields(
-            origin=f"harness:{self._name}", message={"session_id": self._session_id}
+            origin=f"harness:{self._name}",
+            message={"session_id": self._session_id, "recorded": self._spending.recorded},
         )
         return ModelOutput(
             turn_id=self._id,
@@ -318,11 +322,10 @@ class MissingHarness:
         """Do nothing."""
 
 
-def _session_of(job: JobState) -> str:
-    """Return the id of the session that an earlier process has recorded, or an empty text."""
+def _session_of(job: JobState) -> JsonObject:
+    """Return what an earlier process has recorded of the session: `session_id` and `recorded` usage."""
     fields = job.output.provider_fields if job.output is not None else None
-    session = fields.message.get("session_id") if fields is not None else None
-    return session if isinstance(session, str) else ""
+    return fields.message if fields is not None else {}
 
 
 def _check_permitted(result: ToolResultCommitted | None) -> None:

@@ -3,7 +3,12 @@
 Nobody counts its calls but itself. What it does not report is unknown, and never zero.
 """
 
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import asdict
+from decimal import Decimal
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from choir_agent.budgets.limits import TOKENS, BudgetExceeded, budget_question, remaining_of
 from choir_agent.budgets.money import MoneyReserver, PlannedCall
@@ -12,12 +17,14 @@ from choir_agent.log.session_state import JobState, SessionState
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import BudgetExhausted, ModelOutput, UsageRecorded
 from choir_common.wire.harness_config import HarnessConfig
+from choir_common.wire.model import JsonObject
 from choir_common.wire.money import ModelUsage
 
 RESERVED_PROMPT_TOKENS = 200_000
 RESERVED_OUTPUT_TOKENS = 20_000
 """Tokens whose price is reserved for a prompt: a rough guess, because it may make any number of calls."""
 MAX_TURN_S = 86_400.0
+_USAGE = TypeAdapter(HarnessUsage)
 
 
 class HarnessLimitReached(BudgetExceeded):
@@ -75,10 +82,23 @@ class HarnessSpending:
             )
             raise HarnessLimitReached("usd_per_job", text)
 
-    async def settle(self, output: ModelOutput) -> ModelOutput:
-        """Return the output of a prompt's end with its usage."""
+    @property
+    def recorded(self) -> JsonObject:
+        """What the log has of the session's usage, for `resume` in another process."""
+        return {
+            name: str(value) if isinstance(value, Decimal) else value
+            for name, value in asdict(self._counter.recorded).items()
+        }
+
+    def resume(self, recorded: JsonValue) -> None:
+        """Go on after the usage that an earlier process has recorded; ignore what cannot be read."""
+        with suppress(ValidationError):
+            self._counter.resume(_USAGE.validate_python(recorded))
+
+    async def settle(self, make_output: Callable[[], ModelOutput]) -> ModelOutput:
+        """Return the output of a prompt's end with its usage; it is made when that counts as recorded."""
         recorded = await self._take()
-        return output.model_copy(
+        return make_output().model_copy(
             update={
                 name: getattr(recorded, name)
                 for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "usage")

@@ -39,6 +39,11 @@ class HarnessUsage:
     cache_write_tokens: int = 0
     cost_usd: Decimal | None = None
 
+    def is_below(self, other: "HarnessUsage") -> bool:
+        """Return whether it counts less than an earlier report, so that it began to count anew."""
+        pairs = ((self.cost_usd, other.cost_usd), (self.input_tokens, other.input_tokens))
+        return any(new is not None and old is not None and new < old for new, old in pairs)
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -122,9 +127,18 @@ class UsageCounter:
     seen: HarnessUsage = field(default_factory=HarnessUsage)
     """The newest report; a harness cannot lower its cost."""
     recorded: HarnessUsage = field(default_factory=HarnessUsage)
+    _is_resumed: bool = False
+
+    def resume(self, recorded: HarnessUsage) -> None:
+        """Go on after what an earlier process has recorded of the session."""
+        self.seen = self.recorded = recorded
+        self._is_resumed = True
 
     def note(self, usage: HarnessUsage) -> None:
         """Take a report: tokens and cost may come in different ones."""
+        if self._is_resumed and usage.is_below(self.recorded):
+            # it counts from the moment at which it continued the session
+            self.seen = self.recorded = HarnessUsage()
         before = self.seen
         costs = [cost for cost in (before.cost_usd, usage.cost_usd) if cost is not None]
         tokens = before if usage.input_tokens is None else usage
@@ -140,7 +154,7 @@ class UsageCounter:
     def take(self) -> HarnessUsage:
         """Return what was reported since the last call, and count it as recorded."""
         new, old = self.seen, self.recorded
-        self.recorded = new
+        self.recorded, self._is_resumed = new, False
         cost = None if new.cost_usd is None else new.cost_usd - (old.cost_usd or Decimal(0))
         # No report in between: nothing is known of what was used.
         if new.input_tokens is None or new == old:
