@@ -6,6 +6,8 @@ import json
 import shutil
 from collections import Counter
 
+import pytest
+
 from choir_common.http.client import make_client
 from tests.support.home import make_short_directory
 from tests.support.ports import free_port
@@ -57,6 +59,7 @@ async def answers_in(stack: EmbeddedStack) -> Counter[str]:
     return found
 
 
+@pytest.mark.nightly  # tests/service/local/test_home_backup.py restores a home, too
 async def test_a_backup_taken_under_load_goes_on_elsewhere() -> None:
     elsewhere = make_short_directory("choir-")
     file, phrase = elsewhere / "choir.tar.age", elsewhere / "phrase"

@@ -112,6 +112,7 @@ async def operation(world: World, path: str) -> dict[str, Any]:
     return view
 
 
+@pytest.mark.nightly  # tests/service/control/test_rollout.py updates, fails and goes back, too
 @pytest.mark.parametrize("line", CUTS)
 async def test_an_update_that_is_cut_leaves_the_agent_running_with_the_old_image_or_the_new_one(
     home: tuple[World, GitRepository], line: int

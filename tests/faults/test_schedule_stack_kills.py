@@ -133,6 +133,7 @@ def check_messages(views: list[ScheduleView], payloads: list[Any]) -> None:
     assert len([p for p in payloads if isinstance(p, CoreStarted)]) == len(reported)
 
 
+@pytest.mark.nightly  # tests/faults/test_schedule_kills.py kills around due times, too
 @pytest.mark.timeout(max(900, 300 * KILLS))
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_a_kill_around_due_times_loses_and_doubles_no_run(

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import orjson
+import pytest
 
 from choir_common.http.client import make_client
 from tests.journey.test_memory import until_archived
@@ -98,6 +99,7 @@ async def until_erased(stack: EmbeddedStack, session_id: str) -> None:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.nightly  # tests/service/control/test_memory_modes.py looks everywhere, too
 async def test_a_word_said_incognito_is_afterwards_nowhere(tmp_path: Path) -> None:
     score = tmp_path / "score.json"
     score.write_bytes(orjson.dumps(SCORE))

@@ -530,6 +530,7 @@ def test_a_choir_with_https_shows_what_its_clients_trust_and_goes_down() -> None
         shell.fails(6, "status")
 
 
+@pytest.mark.nightly
 def test_choir_is_upgraded_to_the_version_that_is_installed(
     stack: EmbeddedStack, shell: ChoirctlRunner
 ) -> None:

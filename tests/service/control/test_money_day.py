@@ -14,7 +14,6 @@ from tests.service.control.test_ledger import costs
 from tests.service.control.test_memory_modes import files_with, tables_with
 from tests.service.control.world import World, until
 from tests.service.memory.servers import MakeMemory, make_memory
-from tests.support.nightly import nightly_from
 
 __all__ = ["make_memory"]
 pytestmark = pytest.mark.timeout(600)
@@ -161,9 +160,8 @@ FROM choir_control.ledger WHERE source = 'estimated' AND kind = 'chat' GROUP BY 
 """
 
 
-@pytest.mark.parametrize(
-    "limits", nightly_from(1, [{"usd_per_day": 1_000}, {}]), ids=["limited", "unlimited"]
-)
+@pytest.mark.nightly  # tests/service/control/test_money_budgets.py has calls that are cut and cancelled
+@pytest.mark.parametrize("limits", [{"usd_per_day": 1_000}, {}], ids=["limited", "unlimited"])
 async def test_cut_cancelled_and_filtered_calls_are_in_the_ledger_exactly_or_as_estimates(
     stopped: World, make_memory: MakeMemory, limits: dict[str, int]
 ) -> None:
