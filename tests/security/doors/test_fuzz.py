@@ -12,6 +12,15 @@ from tests.security.doors.fuzz import CASES, Case, Fuzz, operations_in
 
 # routes nobody described: what a scanner sends
 PATHS = st.text(st.characters(codec="utf-8"), max_size=60).map(lambda text: "/" + quote(text))
+# What memory serves: it has no API, so it does not describe itself.
+HEALTH = {
+    "openapi": "3.1.0",
+    "info": {"title": "health", "version": "1"},
+    "paths": {
+        path: {"get": {"responses": {"200": {"description": "fine"}}}}
+        for path in ("/livez", "/readyz", "/metrics")
+    },
+}
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD")
 
 
@@ -20,7 +29,10 @@ async def test_no_case_is_a_failure_of_ours(service: str) -> None:
     async with running_door(service) as door:
         async with make_client(door.endpoint, headers=dict(door.headers)) as client:
             fuzz = Fuzz(client, {"dm": ["console"]})
-            routes = operations_in((await client.get("/openapi.json")).json())
+            described = await client.get("/openapi.json")
+            has_api = service != "memory"
+            assert described.status_code == (200 if has_api else 404)
+            routes = operations_in(described.json() if has_api else HEALTH)
             each = max(1, CASES // (len(routes) + 1))
             for number, operation in enumerate(routes):
                 await fuzz.try_route(operation, number, each)
