@@ -100,7 +100,7 @@ async def running_cockpit(
             context = await open_context(browser)
             link = (await asyncio.to_thread(stack.run, "web")).strip()
             tab = await open_tab(context, link)
-            await expect(tab.page.get_by_label("Write a message")).to_be_visible()
+            await tab.shows(tab.page.get_by_label("Write a message"))
             yield Cockpit(stack, model, browser, context, tab, user)
 
 

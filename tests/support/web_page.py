@@ -16,10 +16,12 @@ from playwright.async_api import (
     Browser,
     BrowserContext,
     Error,
+    Locator,
     Page,
     Request,
     ViewportSize,
     async_playwright,
+    expect,
 )
 
 from tests.support.chromium import PAGE_CHROMIUM
@@ -57,10 +59,13 @@ class WebTab:
     """Requests to other servers."""
     failures: list[str] = field(default_factory=list)
     """Dialogs, and errors of scripts."""
+    aborted: list[str] = field(default_factory=list)
+    """Requests without an answer, each with the reason."""
 
     def watch(self) -> None:
         """Record requests, dialogs and errors from now on."""
         self.page.on("request", self._take_request)
+        self.page.on("requestfailed", lambda it: self.aborted.append(f"{it.url} {it.failure}"))
         self.page.on("pageerror", lambda error: self.failures.append(f"error: {error}"))
         self.page.on("dialog", lambda dialog: self.failures.append(f"dialog: {dialog.message}"))
 
@@ -70,6 +75,16 @@ class WebTab:
         self.requests.append(f"{request.method} {urlsplit(request.url).path}")
         if not request.url.startswith(f"{self.origin}/"):
             self.foreign.append(request.url)
+
+    async def shows(self, element: Locator) -> None:
+        """Wait until the loaded page shows an element; load it again if the network changed meanwhile."""
+        try:
+            await expect(element).to_be_visible(timeout=PATIENCE_MS)
+        except AssertionError:
+            if not any("ERR_NETWORK_CHANGED" in it for it in self.aborted):
+                raise AssertionError(f"the page is not there; {self.aborted}") from None
+            await self.page.reload()
+            await expect(element).to_be_visible(timeout=PATIENCE_MS)
 
     async def count_idle_minute(self, ignored: tuple[str, ...] = ()) -> list[str]:
         """Let a minute of the page's clock pass, which stands still, and return the requests sent.
