@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.service.control.test_client import WorkingAgent, at_work
+from tests.service.control.test_client import at_work
 from tests.service.control.world import OPERATOR_TOKEN, World
 from tests.support.hooks import SECRET
 
@@ -31,9 +31,7 @@ async def run(program: str, *words: str, **env: str) -> str:
 
 
 async def test_the_python_client_streams_an_answer_and_waits_for_a_job(stopped: World) -> None:
-    async with at_work(stopped) as api:
-        assert isinstance(api.agent, WorkingAgent)
-        api.agent.may_end.set()
+    async with at_work(stopped):
         # by TCP: a program that choird's own process has started may not use its socket
         way = {"CHOIR_URL": stopped.tcp, "CHOIR_TOKEN": OPERATOR_TOKEN}
         printed = await run("python-client/ask.py", "main", "What is new?", **way)
