@@ -1,7 +1,7 @@
 """Discord's Markdown from marked text: marks, escapes, and the splitting of long texts."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from choir_gateway.channels.discord.rendering import LIMIT, split_markdown, to_markdown
@@ -89,6 +89,7 @@ def quoted_lines(text: str) -> list[str]:
 
 
 @given(st.lists(PIECES, max_size=60).map("".join), st.integers(20, 200))
+@example("~~`[x](https://y.z)~~", 20)
 def test_no_text_of_an_agent_is_a_quotation(text: str, limit: int) -> None:
     for part in split_markdown(parse_markdown(text), limit):
         assert utf16_length(part) <= limit

@@ -66,7 +66,13 @@ def _fit(part: Styled, limit: int) -> Sequence[str]:
     excess = utf16_length(rendered) / limit
     if excess <= 1:
         return [rendered]
-    smaller = max(int(utf16_length(plain_text(part)) / excess * 0.95), 1)
+    text = plain_text(part)
+    length = utf16_length(text)
+    # two units: one character may take them
+    smaller = max(int(length / excess * 0.95), 2)
+    if smaller >= length:
+        # the marks alone are too long
+        return [to_markdown((TextRun(text),))]
     return [text for piece in split_text(part, smaller) for text in _fit(piece, limit)]
 
 
