@@ -40,7 +40,7 @@ class HarnessUsage:
     cost_usd: Decimal | None = None
 
     def is_below(self, other: "HarnessUsage") -> bool:
-        """Return whether it counts less than an earlier report, so that it began to count anew."""
+        """Return whether it counts less than an earlier report, so that it began to count again from zero."""
         pairs = ((self.cost_usd, other.cost_usd), (self.input_tokens, other.input_tokens))
         return any(new is not None and old is not None and new < old for new, old in pairs)
 
