@@ -177,15 +177,13 @@ class Harness:
         language, small_talk = chat_for(written.space, chat)
         alone: list[bool] = []
         long: list[bool] = []
-        texts = {unit.id: unit.text for unit in written.space.units}
         for question in written.space.questions:
-            wanted = {unit_id: texts[unit_id] for unit_id in question.evidence}
             for messages, text in (
                 (alone, question.text),
                 (long, lengthen(question.text, small_talk, language)),
             ):
                 reminders = await self.remind(written, text)
-                messages.append(contains_answer(reminders, written.unit_of, wanted))
+                messages.append(contains_answer(reminders, written.unit_of, question.evidence))
         unneeded = [bool((await self.remind(written, text)).reminders) for text in small_talk]
         return ReminderMeasures(*(sum(one) / max(len(one), 1) for one in (alone, long, unneeded)))
 

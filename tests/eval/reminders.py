@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from choir_common.wire.memory_recall import Reminders
-from choir_memory.search.hit_selection import normalise_text
 from tests.eval.corpus import Space
 
 MESSAGE_WORDS = 60
@@ -39,18 +38,10 @@ def lengthen(question: str, chat: Sequence[str], language: str) -> str:
 
 
 def contains_answer(
-    reminders: Reminders, unit_of: Mapping[str, str], wanted: Mapping[str, str]
+    reminders: Reminders, unit_of: Mapping[str, str], wanted: frozenset[str]
 ) -> bool:
-    """Return whether a reminder is one of the units that contain the answer, or has the whole text of one.
-
-    `wanted` has the text of each of these units. A summary may retell one; the unit itself is then left out.
-    """
-    wanted_texts = {normalise_text(text) for text in wanted.values()}
-    return any(
-        unit_of.get(one.document_id) in wanted
-        or any(text in normalise_text(one.text) for text in wanted_texts)
-        for one in reminders.reminders
-    )
+    """Return whether a reminder is one of the units that contain the answer."""
+    return any(unit_of.get(one.document_id) in wanted for one in reminders.reminders)
 
 
 def chat_for(space: Space, chat: Mapping[str, Sequence[str]]) -> tuple[str, Sequence[str]]:
