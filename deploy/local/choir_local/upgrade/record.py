@@ -5,7 +5,6 @@ import fcntl
 import os
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -106,12 +105,3 @@ def is_unfinished(home: Home) -> bool:
     """Return whether an upgrade of this home was interrupted."""
     record = UpgradeRecordFile(home).read()
     return record is not None and record.outcome is None
-
-
-def last_upgrade_backup(home: Home) -> Path | None:
-    """Return the backup of the last upgrade that completed; None if there is none."""
-    with contextlib.suppress(StartupError):
-        record = UpgradeRecordFile(home).read()
-        if record is not None and record.backup and Path(record.backup).exists():
-            return Path(record.backup)
-    return None

@@ -12,7 +12,6 @@ MAX_BUNDLE_BYTES = 60_000
 """Bytes of the context of a job, and of the schema of its result."""
 MAX_JOB_KEY = 100
 JobName = Annotated[str, StringConstraints(pattern=JOB_NAME_PATTERN)]
-ContextText = Annotated[str, StringConstraints(max_length=MAX_TASK)]
 Verbosity = Literal["quiet", "normal", "detailed"]
 
 
