@@ -28,6 +28,7 @@ from choir_client import (
 )
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
+from choir_common.wire.core_jobs import ContextBundle
 from choir_common.wire.memory_search import EnsureSpace, MemoryHit, MemoryHits, MemoryQuery
 from choir_common.wire.messages import Empty
 from tests.service.control.openai_world import OpenAIWorld, ScriptedAgent, openai_world
@@ -219,7 +220,8 @@ async def _plan_and_work(choir: Any, agent: ScriptedAgent) -> None:
     await choir.schedules.remove(added.schedule_id)
 
     agent.may_answer.clear()
-    options = JobOptions(name="sum", verbosity="quiet")
+    facts = ContextBundle(facts=("the key is a-value-of-a-key",))
+    options = JobOptions(name="sum", verbosity="quiet", context_bundle=facts)
     job = await choir.jobs.start("main", "add the numbers", options=options, idempotency_key="k")
     again = await choir.jobs.start("main", "add the numbers", options=options, idempotency_key="k")
     assert (again.job_id, again.name) == (job.job_id, "sum")
@@ -242,7 +244,10 @@ async def _plan_and_work(choir: Any, agent: ScriptedAgent) -> None:
     agent.may_answer.set()
     for each in (job, by_name, again):
         assert (await choir.jobs.wait(each)).result == {"text": "echo: add the numbers"}
-    assert (message := agent.messages[-1]).wake_up is not None and message.wake_up.job == options
+    assert (message := agent.messages[-1]).wake_up is not None
+    assert (stored := message.wake_up.job) is not None
+    assert stored.model_copy(update={"context_bundle": facts}) == options
+    assert stored.context_bundle.facts == ("the key is [redacted]",)
     assert agent.texts.count("add the numbers") == 1
 
 

@@ -12,7 +12,13 @@ from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from choir_common.ids import new_id
 from choir_common.json_schema import find_schema_fault
 from choir_common.redactor import Redactor
-from choir_common.wire.core_jobs import MAX_BUNDLE_BYTES, JobOptions, JobQueued, NewJob
+from choir_common.wire.core_jobs import (
+    MAX_BUNDLE_BYTES,
+    ContextBundle,
+    JobOptions,
+    JobQueued,
+    NewJob,
+)
 from choir_common.wire.harness_config import harnesses_of
 from choir_common.wire.messages import InboundMessage
 from choir_common.wire.schedules import WakeUp
@@ -70,10 +76,10 @@ class JobRequests:
             gateway=gateway,
             dm=dm,
             update_id=_update_id(agent_id, dm, job.idempotency_key),
-            text=self._redactor.redact(job.task.replace("\x00", "")),
+            text=self._clean(job.task),
             sent_at=self._clock.now(),
         )
-        wake_up, name = _wake_up(message, job, by)
+        wake_up, name = _wake_up(message, self._without_secrets(job), by)
         row = await self._store_once(message, wake_up)
         if row.duplicate and row.earlier_text != message.text:
             raise Conflict(
@@ -107,6 +113,19 @@ class JobRequests:
         fault = find_schema_fault(job.output_schema)
         if fault is not None:
             raise InvalidRequest(f"output_schema: it is not a valid JSON Schema: {fault}")
+
+    def _clean(self, text: str) -> str:
+        return self._redactor.redact(text.replace("\x00", ""))
+
+    def _without_secrets(self, job: NewJob) -> NewJob:
+        """Return the request with a context in which secrets are redacted, as in its task."""
+        bundle = job.context_bundle
+        clean = ContextBundle(
+            facts=tuple(map(self._clean, bundle.facts)),
+            excerpts=tuple(map(self._clean, bundle.excerpts)),
+            constraints=tuple(map(self._clean, bundle.constraints)),
+        )
+        return job.model_copy(update={"context_bundle": clean})
 
     async def _store_once(self, message: InboundMessage, wake_up: WakeUp) -> StoredMessage:
         sender = self._configuration.current.people.find_sender(message.dm, None)
