@@ -11,6 +11,16 @@ from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, a_message, until
 
 
+async def sent(world: World, count: int) -> list[str]:
+    """Wait until `count` deliveries were tried, repeated ones included; return their texts."""
+
+    async def there() -> bool:
+        return len(world.gateway.texts) >= count
+
+    await until(there)
+    return world.gateway.texts
+
+
 async def test_replies_are_delivered_in_order_and_one_at_a_time(
     world: World, agent: AgentHand
 ) -> None:
@@ -20,7 +30,7 @@ async def test_replies_are_delivered_in_order_and_one_at_a_time(
         if number % 4 == 0:
             await agent.flush()
     await agent.flush()
-    assert await world.delivered(15) == [f"{number}" for number in range(15)]
+    assert await sent(world, 15) == [f"{number}" for number in range(15)]
     assert world.gateway.most_in_flight == 1
 
 
@@ -29,7 +39,7 @@ async def test_what_was_surely_not_sent_is_tried_again_without_a_label(
 ) -> None:
     world.gateway.fail_with = [Unavailable("away"), Unavailable("away")]
     await agent.reply("hello")
-    await world.delivered(3)
+    await sent(world, 3)
     assert world.gateway.texts == ["hello"] * 3
     assert not any(message.maybe_repeated for message in world.gateway.delivered)
     await until_finished(world, "delivered")
@@ -41,7 +51,7 @@ async def test_what_cannot_be_delivered_is_closed_and_the_next_one_goes_out(
     world.gateway.fail_with = [InvalidRequest("no such chat")]
     await agent.reply("lost")
     await agent.reply("found")
-    assert await world.delivered(2) == ["lost", "found"]
+    assert await sent(world, 2) == ["lost", "found"]
 
     async def closed() -> bool:
         rows = await world.database.fetch(
@@ -62,7 +72,7 @@ async def test_a_telegram_delivery_of_unknown_outcome_is_labelled_when_repeated(
     world.gateway.fail_with = [OutcomeUnknown("cut off")]
     agent.add(Reply(turn_id=None, dm="second", text="maybe", kind="notice"))
     await agent.flush()
-    await world.delivered(2)
+    await sent(world, 2)
     assert [message.maybe_repeated for message in world.gateway.delivered] == [False, True]
 
 
@@ -81,7 +91,7 @@ async def test_an_answer_names_the_message_it_answers_once_others_have_come(worl
     for inbox_id in (asked[0], asked[2], asked[3], None):
         agent.add(Reply(turn_id=None, dm="second", text="so", kind="answer", answers=inbox_id))
     await agent.flush()
-    await world.delivered(4)
+    await sent(world, 4)
     assert [message.reply_to for message in world.gateway.delivered] == ["70", None, None, None]
 
 
@@ -122,7 +132,7 @@ async def test_a_delivery_is_repeated_at_once_when_the_gateway_was_restarted(wor
     await NatsControlClient(world.bus, "gw_1").channels()
     await NatsControlClient(world.bus, "gw_2").channels()
     async with asyncio.timeout(50):  # a delivery's own deadline is 60 s
-        await world.delivered(1)
+        await sent(world, 1)
     assert [message.maybe_repeated for message in world.gateway.delivered] == [True]
     await until_finished(world, "delivered")
 
@@ -144,7 +154,7 @@ async def test_a_delivery_is_repeated_as_soon_as_a_bus_that_broke_meanwhile_is_b
     await nats.stop()
     await nats.start()
     async with asyncio.timeout(50):  # a delivery's own deadline is 60 s
-        await world.delivered(1)
+        await sent(world, 1)
     assert [message.maybe_repeated for message in world.gateway.delivered] == [True]
     await until_finished(world, "delivered")
 
@@ -164,7 +174,7 @@ async def test_a_repeated_delivery_says_how_far_the_message_is(world: World) -> 
     for parcels in (3, 2):  # what is known does not become less
         far = DeliveryProgress(outbox_id=outbox_id, parcels=parcels, message_id=f"m{parcels}")
         await inbox.keep_progress(far)
-    await world.delivered(2)
+    await sent(world, 2)
     first, second = world.gateway.delivered
     assert first.partly_sent is None
     assert second.partly_sent == DeliveryProgress(outbox_id=outbox_id, parcels=3, message_id="m3")
@@ -185,7 +195,7 @@ async def test_replies_wait_for_the_bus_and_go_out_when_it_is_back(
     await agent.reply("second")
     assert world.gateway.delivered == []
     await nats.start()
-    assert await world.delivered(2) == ["first", "second"]
+    assert await sent(world, 2) == ["first", "second"]
 
 
 async def test_what_an_earlier_control_left_is_delivered_by_the_next(
@@ -196,7 +206,7 @@ async def test_what_an_earlier_control_left_is_delivered_by_the_next(
     await world.stop()
     await nats.start()
     await world.start()
-    assert await world.delivered(1) == ["left behind"]
+    assert await sent(world, 1) == ["left behind"]
     await asyncio.sleep(0.3)
     assert len(world.gateway.delivered) == 1
 

@@ -240,13 +240,20 @@ class World:
         return self.hands[-1]
 
     async def delivered(self, count: int) -> list[str]:
-        """Wait for `count` deliveries and return their texts."""
+        """Wait for `count` new messages and return their texts.
+
+        A repeated one counts once: a stop may cut its receipt, and the gateway knows its number.
+        """
+
+        def texts() -> list[str]:
+            new = [message for message in self.gateway.delivered if message.edits is None]
+            return list({message.outbox_id: message.text for message in new}.values())
 
         async def there() -> bool:
-            return len(self.gateway.texts) >= count
+            return len(texts()) >= count
 
         await until(there)
-        return self.gateway.texts
+        return texts()
 
     async def session(self, session_id: str) -> dict[str, Any]:
         """Return what /v1 shows of a session."""
