@@ -45,6 +45,7 @@ from choir_local.stack_state import (
     StackObserver,
     StackState,
     is_locked,
+    lock_holder,
     lock_home,
     read_state,
     write_state,
@@ -295,9 +296,10 @@ async def stop_stack(home: Home, within: timedelta = timedelta(seconds=120)) -> 
     """
     if not is_locked(home):
         return False
-    pid = _send_stop_signal(home)
+    pid = None
     deadline = time.monotonic() + within.total_seconds()
     while is_locked(home):
+        pid = pid or _send_stop_signal(home)
         if time.monotonic() > deadline:
             raise StartupError(
                 f"Choir in {home.root} (process {pid}) did not stop within "
@@ -313,12 +315,15 @@ def kill_stack(home: Home) -> None:
         _send_stop_signal(home)
 
 
-def _send_stop_signal(home: Home) -> int:
-    """Send the supervisor SIGTERM, which means hurry if it was sent before; return its pid."""
-    state = read_state(home.state_file)
-    pid = state.supervisor_pid if state else int(home.lock_file.read_text() or 0)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+def _send_stop_signal(home: Home) -> int | None:
+    """Send the supervisor SIGTERM, which means hurry if it was sent before; return its pid.
+
+    The lock file names it: a state file may be of an earlier one, whose pid another process has now.
+    """
+    pid = lock_holder(home)
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
     return pid
 
 

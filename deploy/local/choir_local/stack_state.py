@@ -89,7 +89,7 @@ def lock_home(home: Home) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            holder = lock_holder(home) or "unknown"
             raise StartupError(
                 f"Choir already runs in {home.root} (process {holder}). Stop it with `choirctl "
                 "down`, or choose another state directory with CHOIR_HOME or --home."
@@ -99,6 +99,14 @@ def lock_home(home: Home) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def lock_holder(home: Home) -> int | None:
+    """Return the pid that the lock file names; None while its holder has not written it yet."""
+    try:
+        return int(home.lock_file.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def is_locked(home: Home) -> bool:

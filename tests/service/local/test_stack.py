@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import asyncpg
@@ -26,7 +26,7 @@ from choir_local.model_choice import ModelChoice
 from choir_local.model_record import record_choice
 from choir_local.settings import LocalSettings
 from choir_local.stack import Stack, running_stack, stop_stack
-from choir_local.stack_state import ChildState, read_state
+from choir_local.stack_state import ChildState, StackState, lock_home, read_state, write_state
 from choir_local.supervisor import ChildSpec, Supervisor
 from tests.security.runtimes.confined import stand_in_control
 from tests.support.home import make_short_directory
@@ -425,6 +425,30 @@ async def test_down_stops_a_stack_of_another_process(home: Path) -> None:
     assert await stop_stack(Home(home))
     assert await asyncio.to_thread(host.wait, 10) == 0
     assert not await stop_stack(Home(home))
+
+
+async def test_who_has_the_pid_of_an_earlier_stack_gets_no_signal(home: Path) -> None:
+    """A stack that starts holds the lock, and the state file is still of the one before."""
+    place = Home(home)
+    place.make()
+    bystander = subprocess.Popen(SLEEP)
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, signals.put_nowait, signal.SIGTERM)
+    try:
+        now = datetime.now(UTC)
+        earlier = StackState(
+            phase="ready", supervisor_pid=bystander.pid, started_at=now, home=str(home)
+        )
+        with lock_home(place):  # this process starts
+            write_state(place.state_file, earlier)
+            stopping = asyncio.create_task(stop_stack(place))
+            assert await asyncio.wait_for(signals.get(), 60) == signal.SIGTERM
+        assert await stopping and bystander.poll() is None and signals.empty()
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        bystander.kill()
+        bystander.wait()
 
 
 async def test_the_rehearsal_model_starts_in_place_of_no_real_one(home: Path) -> None:
