@@ -132,6 +132,12 @@ def test_what_is_emptied_has_to_be_named(stack: EmbeddedStack, shell: ChoirctlRu
     assert "entries deleted" in typed.shown
 
 
+def test_nobody_is_asked_whether_to_erase_nothing(shell: ChoirctlRunner) -> None:
+    with run_on_terminal(shell, "memory", "forget", "main", "--words", "xylophone") as typed:
+        assert typed.end() == 0
+    assert "contains nothing of it" in typed.shown and "permanently" not in typed.shown
+
+
 def test_who_leaves_a_long_work_is_told_that_it_goes_on(
     stack: EmbeddedStack, shell: ChoirctlRunner, session: str
 ) -> None:

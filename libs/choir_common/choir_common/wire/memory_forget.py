@@ -111,6 +111,13 @@ class ForgetReport(WireModel):
     unsearched: bool = False
     """The running conversation may contain the words; it is not searched for them."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to erase."""
+        memory = self.memory
+        found = memory.total or memory.supported or self.message_count or self.logs
+        return not found and not self.restarts and self.conversation == "kept"
+
 
 class ResetRequest(WireModel):
     """Reset an agent's conversation: start again with the reference summary, or with nothing."""

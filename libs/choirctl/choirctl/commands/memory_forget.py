@@ -197,7 +197,7 @@ def _forget_request(selection: ForgetSelection) -> Request:
 def _carry_out(
     place: Target, agent: str, request: Request, *, preview: bool, yes: bool, as_json: bool
 ) -> None:
-    """Show the preview, ask, and erase exactly that."""
+    """Show the preview, ask unless it is empty, and erase exactly that."""
     report = send(place, agent, lambda memory: request(memory, None))
     if preview:
         _print_report(report, as_json=as_json)
@@ -205,7 +205,9 @@ def _carry_out(
     if not yes:
         if not sys.stdin.isatty():
             raise InvalidRequest("Nobody can be asked whether to erase it. Say --yes or --preview.")
-        _print_report(report, as_json=False)
+        _print_report(report, as_json=as_json and report.is_empty)
+        if report.is_empty:
+            return
         if not typer.confirm("Erase this permanently?", err=True):
             raise InvalidRequest("Nothing was erased.")
     done = send(place, agent, lambda memory: request(memory, report.memory.digest))
