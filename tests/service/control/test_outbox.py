@@ -76,6 +76,23 @@ async def test_a_telegram_delivery_of_unknown_outcome_is_labelled_when_repeated(
     assert [message.maybe_repeated for message in world.gateway.delivered] == [False, True]
 
 
+async def test_a_message_that_an_erasure_cancelled_is_not_tried_again(world: World) -> None:
+    agent = await telegram_agent(world)
+    world.gateway.fail_with = [Unavailable("away")]
+    agent.add(Reply(turn_id=None, dm="second", text="erased", kind="notice"))
+    await agent.flush()
+
+    async def cancelled() -> bool:
+        sql = """UPDATE choir_control.outbox SET status = 'undeliverable', finished_at = now()
+            WHERE text = 'erased' AND status = 'waiting' AND attempts > 0 RETURNING 1"""
+        return await world.database.fetchval(sql) is not None
+
+    await until(cancelled)
+    agent.add(Reply(turn_id=None, dm="second", text="next", kind="notice"))
+    await agent.flush()
+    assert await sent(world, 2) == ["erased", "next"]
+
+
 async def test_an_answer_names_the_message_it_answers_once_others_have_come(world: World) -> None:
     agent = await telegram_agent(world)
     control = NatsControlClient(world.bus)

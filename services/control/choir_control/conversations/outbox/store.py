@@ -72,14 +72,14 @@ class OutboxStore:
 
     async def mark_sending(
         self, outbox_id: int, maybe_repeated: bool, *, is_group: bool = False
-    ) -> DeliveryState:
+    ) -> DeliveryState | None:
         """Store, before the attempt, that the message may be sent from now on.
 
-        In a group an answer always replies to its question; else only if newer messages have arrived since.
+        Returns None if its row is closed or gone: an erasure cancelled it. In a group an answer always replies to its question; else only if newer messages have arrived since.
         """
         row = await self._database.fetchrow(_SENDING, outbox_id, maybe_repeated, is_group)
         if row is None:
-            return DeliveryState(partly_sent=None, reply_to=None)
+            return None
         parcels, message_id = row["parcels"], row["message_id"]
         progress = None
         if parcels:

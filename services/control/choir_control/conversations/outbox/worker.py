@@ -166,6 +166,10 @@ class OutboxWorker:
                 message.maybe_repeated,
                 is_group=self._configuration.current.people.is_group(message.dm),
             )
+            if state is None:
+                log.info("cancelled message not sent", outbox_id=message.outbox_id)
+                queue.remove_first()
+                return None
             message = message.model_copy(
                 update={"partly_sent": state.partly_sent, "reply_to": state.reply_to}
             )
