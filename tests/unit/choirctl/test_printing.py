@@ -102,6 +102,14 @@ def test_an_empty_table_says_so_and_puts_nothing_in_a_pipe(
     assert (said.out, said.err) == ("", "No agent is configured.\n")
 
 
+def test_no_line_of_a_table_in_a_pipe_ends_in_blanks(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = table("AGENT", "STATE")
+    rows.add_row("main", "running")
+    rows.add_row("researcher", "-")
+    print_rows(rows)
+    assert capsys.readouterr().out == "AGENT       STATE\nmain        running\nresearcher  -\n"
+
+
 def test_an_error_in_a_group_keeps_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     group = ExceptionGroup("many", [NotFound("There is no agent nobody."), Conflict()])
     assert report_error(group) == 3

@@ -4,6 +4,7 @@ Output has no colour on a pipe or if NO_COLOR is set (rich does both).
 """
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -49,6 +50,12 @@ def print_rows(rows: Table, nothing: str = "") -> None:
     widths = _fit_widths(rows, console.width) if rows.show_header else None
     for column, width in zip(rows.columns, widths or (), strict=False):
         column.width = width
+    if not console.is_terminal:
+        with console.capture() as printed:
+            console.print(rows)
+        # the layout fills each line with blanks
+        sys.stdout.write(re.sub(" +\n", "\n", printed.get()))
+        return
     if widths is not None or not rows.show_header:
         console.print(rows)
         return
