@@ -1,134 +1,21 @@
 """A voice message becomes text, and its answer is spoken; each failure costs a sentence, never the answer."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from choir_common.eventlog.chain import find_break
-from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.config import (
-    Budgets,
     FileLimits,
-    TranscriptionBinding,
-    TranscriptionConfig,
-    TtsConfig,
-    VoiceBinding,
-    VoiceProfileConfig,
 )
-from choir_common.wire.events import Reply, ToolResultCommitted, UserMessageStarted
-from choir_common.wire.model import JsonObject
-from choir_common.wire.money import RELEASE_TOOL, MoneyReserved
-from choir_common.wire.rpc import HostToolRequest, HostToolResponse
-from choir_common.wire.signals import CancelSignal, ShutdownSignal, UserMessageSignal
-from choir_local.rehearsal.score import Score
-from choir_testing.rehearsal import run_rehearsal
-from tests.service.agent.control_stand_in import DM, ControlStandIn, run_control
+from choir_common.wire.signals import CancelSignal, ShutdownSignal
 from tests.service.agent.running_agent import running_agent
-from tests.support.fake_speech import FakeSpeech, fake_speech, openai_error
+from tests.service.agent.voice_room import Room, room
+from tests.support.fake_speech import openai_error
 from tests.support.fake_web_services import KEY
 from tests.support.ogg import make_speech
 
-PATH = ".choirtmp/recv/{}-voice.ogg"
-SCORE = Score.model_validate(
-    {
-        "rules": [
-            {
-                "when": {"regex": r"(?s)water the fig.*\(a transcript of it, 2 s, is above"},
-                "then": [{"say": "**Watered**, see `fig.md`:\n\n```\nfig\n```\n- done"}],
-            },
-            {"when": {"contains": "no transcription model is configured"},
-             "then": [{"say": "I cannot hear you."}]},
-            {"when": {"contains": "say it aloud", "last_role": "user"},
-             "then": [{"call": {"name": "choir.tts.speak", "arguments": {"text": "Aloud."}}},
-                      {"say": "Done."}]},
-            {"when": {"regex": "(?s)And this.*not transcribed"}, "then": [{"say": "Only that."}]},
-        ],
-        "otherwise": [{"say": "Heard."}],
-    }
-)  # fmt: skip
-
-
-class Room:
-    """An agent's control with a speech service, in which the user speaks."""
-
-    def __init__(self, control: ControlStandIn, speech: FakeSpeech) -> None:
-        self.control = control
-        self.speech = speech
-        control.secrets = {"speech-key": KEY}
-        self.configure()
-
-    def configure(
-        self,
-        *,
-        max_seconds: int = 1_200,
-        timeout_ms: int = 2_000,
-        speaks: bool = True,
-        **tts: object,
-    ) -> None:
-        """Bind the agent to the speech service."""
-        config = TranscriptionConfig(
-            model="whisper-1",
-            endpoint=self.speech.endpoint,
-            secret="speech-key",
-            max_seconds=max_seconds,
-            timeout_ms=timeout_ms,
-        )
-        fields = {"provider": "openai", "model_id": "tts-1", "endpoint": self.speech.endpoint}
-        voice = VoiceBinding(
-            profile=VoiceProfileConfig(tts="loud", voice_id="alloy"),
-            tts=TtsConfig.model_validate(fields | {"secret": "speech-key"} | tts),
-        )
-        self.control.bound = {
-            "transcription": TranscriptionBinding(name="ears", config=config),
-            "voice": voice if speaks else None,
-        }
-
-    async def says(
-        self, words: str, inbox_id: str = "inb_1", text: str = "", seconds: float = 2.4
-    ) -> None:
-        """Send a voice message, as control hands it over."""
-        content = make_speech(words, seconds)
-        name = PATH.format(inbox_id)
-        path = self.control.workspace / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        file = ReceivedFile(
-            name="voice.ogg", kind="voice", mime="audio/ogg", size=len(content), path=name
-        )
-        message = UserMessageSignal(inbox_id=inbox_id, dm=DM, text=text, attachments=(file,))
-        await self.control.tell(message)
-
-    def messages(self) -> list[UserMessageStarted]:
-        return [p for p in self.control.payloads() if isinstance(p, UserMessageStarted)]
-
-    async def answer(self, count: int = 1) -> Reply:
-        """Return the reply that closes the `count`-th message."""
-        replies = await self.control.replied(count)
-        return [reply for reply in replies if reply.answers is not None][count - 1]
-
-    def notices(self) -> list[str]:
-        return [reply.text for reply in self.control.replies() if reply.kind == "notice"]
-
-
-@contextlib.asynccontextmanager
-async def speaking() -> AsyncIterator[Room]:
-    async with (
-        run_rehearsal(SCORE) as model,
-        run_control(model) as control,
-        fake_speech() as speech,
-    ):
-        yield Room(control, speech)
-        assert find_break(control.events) is None
-        assert KEY not in str(control.events)
-
-
-@pytest.fixture
-async def room() -> AsyncIterator[Room]:
-    async with speaking() as opened:
-        yield opened
+__all__ = ["room"]
 
 
 async def test_what_is_said_reaches_the_model_and_the_answer_is_spoken(room: Room) -> None:
@@ -392,119 +279,3 @@ async def test_a_report_does_not_wait_for_a_transcription(room: Room) -> None:
         await room.control.until(lambda: room.control.replies()[-1].kind == "report")
         room.speech.hears.set()
         assert (await room.answer(2)).text.startswith("**Watered**")
-
-
-class Purse:
-    """Control's budgets: they allow the calls whose kind is in `allowed`."""
-
-    def __init__(self, *allowed: str) -> None:
-        self.allowed = set(allowed)
-        self.reserved: dict[str, JsonObject] = {}
-        self.released: list[str] = []
-
-    def __call__(self, request: HostToolRequest) -> HostToolResponse:
-        output = MoneyReserved(reservation=request.call_id)
-        kind = str(request.input.get("kind"))
-        if request.tool_name == RELEASE_TOOL:
-            self.released.append(str(request.input["reservation"]))
-        elif kind in self.allowed:
-            self.reserved[request.call_id] = request.input
-        else:
-            text = f"No money for {kind}. Answer /continue to allow $1.00 more."
-            output = MoneyReserved(
-                budget="usd_per_day", limit_micro_usd=5, until=TOMORROW, text=text
-            )
-        return HostToolResponse(
-            call_id=request.call_id, status="success", output=output.model_dump(mode="json")
-        )
-
-    def kinds(self) -> list[str]:
-        return [str(arguments["kind"]) for arguments in self.reserved.values()]
-
-
-TOMORROW = "2999-01-01T00:00:00.000000Z"
-LIMITED = Budgets.model_validate_json('{"usd_per_day": 5}')
-
-
-def limit(room: Room, *allowed: str) -> Purse:
-    purse = Purse(*allowed)
-    room.control.budgets, room.control.host_tool = LIMITED, purse
-    return purse
-
-
-async def test_hearing_and_speaking_are_reserved_and_their_events_settle_it(room: Room) -> None:
-    purse = limit(room, "transcription", "chat", "speech")
-    async with running_agent(room.control):
-        await room.says("water the fig")
-        answer = await room.answer()
-    assert purse.kinds() == ["transcription", "chat", "speech"]
-    heard, _, spoken = purse.reserved.values()
-    assert (heard["name"], heard["audio_seconds"]) == ("ears", 2.4)
-    assert (spoken["name"], spoken["characters"]) == ("loud", answer.usage[0].characters)
-    (message,) = room.messages()
-    settled = {message.usage[0].reservation, answer.usage[0].reservation}
-    assert settled == {name for name, it in purse.reserved.items() if it["kind"] != "chat"}
-    assert purse.released == []
-
-
-async def test_without_money_for_hearing_the_user_is_asked_and_continues(room: Room) -> None:
-    purse = limit(room, "chat", "speech")
-    async with running_agent(room.control):
-        await room.says("water the fig")
-        asked = await room.answer()
-        assert "No money for transcription. Answer /continue" in asked.text
-        assert "send the message again" in asked.text
-        assert room.speech.heard == [] and "model_output" not in room.control.types()
-        purse.allowed.add("transcription")
-        await room.control.say("/continue", "inb_2")
-        await room.answer(2)
-        await room.says("water the fig", "inb_3")
-        assert (await room.answer(3)).text.startswith("**Watered**")
-    types = room.control.types()
-    assert types.count("budget_exhausted") == types.count("budget_granted") == 1
-
-
-async def test_without_money_for_speaking_the_text_is_sent_and_the_user_asked(room: Room) -> None:
-    purse = limit(room, "transcription", "chat")
-    async with running_agent(room.control):
-        await room.says("water the fig")
-        answer = await room.answer()
-        assert answer.text.startswith("**Watered**") and answer.attachments == ()
-        await room.control.until(lambda: bool(room.notices()))
-        assert "No money for speech. Answer /continue" in room.notices()[0]
-        assert room.speech.spoken == []
-        purse.allowed.add("speech")
-        await room.control.say("/continue", "inb_2")
-        await room.answer(2)
-    assert "budget_granted" in room.control.types()
-
-
-async def test_the_speech_tool_without_money_tells_the_model_and_the_user_may_allow_it(
-    room: Room,
-) -> None:
-    purse = limit(room, "chat")
-    async with running_agent(room.control):
-        await room.control.say("say it aloud", "inb_1")
-        await room.answer()
-        results = [p for p in room.control.payloads() if isinstance(p, ToolResultCommitted)]
-        assert [result.status for result in results] == ["refused"]
-        assert "Ask the user: No money for speech." in str(results[0].output["message"])
-        purse.allowed.add("speech")
-        await room.control.say("/continue", "inb_2")
-        await room.answer(2)
-        await room.control.say("say it aloud", "inb_3")
-        await room.answer(3)
-    assert room.control.types().count("budget_granted") == 1
-    spoken = [p for p in room.control.payloads() if isinstance(p, ToolResultCommitted)][-1]
-    assert spoken.status == "success"
-    assert spoken.usage[0].reservation in purse.reserved
-
-
-async def test_a_failed_transcription_gives_its_money_back(room: Room) -> None:
-    purse = limit(room, "transcription", "chat", "speech")
-    room.speech.queued.append(openai_error(400, "x", "The audio is corrupt"))
-    async with running_agent(room.control):
-        await room.says("water the fig")
-        await room.answer()
-    assert purse.kinds() == ["transcription"]
-    assert purse.released == list(purse.reserved)
