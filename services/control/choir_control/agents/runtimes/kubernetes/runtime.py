@@ -34,7 +34,7 @@ from choir_control.agents.runtimes.kubernetes.pod_state import (
     uid_of,
 )
 from choir_control.agents.runtimes.kubernetes.watcher import PodLogReader, PodWatcher
-from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, ProxyAddress, RunningAgent
 
 log = structlog.get_logger()
 
@@ -92,8 +92,10 @@ class KubernetesRuntime:
         logs: AgentLogs | None = None,
         otlp_endpoint: str = "",
         user: tuple[int, int] | None = None,
+        proxy: ProxyAddress | None = None,
     ) -> None:
         """Configure the runtime; `home` is `claim_path` in the volume of `claim`."""
+        self._proxy = proxy
         uid, gid = user or (os.getuid(), os.getgid())
         self._site = PodSite(
             home=home,
@@ -126,7 +128,9 @@ class KubernetesRuntime:
         agent = self._agents[spec.agent_id] = PodAgent(spec, name)
         try:
             await asyncio.to_thread(_check_directories, spec)
-            pod = await start_pod(self._api, pod_manifest(self._site, spec), boot_line(spec))
+            pod = await start_pod(
+                self._api, pod_manifest(self._site, spec), boot_line(spec, self._proxy)
+            )
             writer = await asyncio.to_thread(self._logs.writer, spec)
         except BaseException:
             # the next start replaces a pod that is left
