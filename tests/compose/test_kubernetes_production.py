@@ -7,7 +7,9 @@ controller nor a metrics server.
 """
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from tests.service.runtimes.containers import connect
 from tests.support.cluster import (
     NAMESPACE,
+    ROOT,
     apply,
     build_images,
     chat,
@@ -65,8 +68,6 @@ def stand_ins() -> list[Manifest]:
     for one in trial:
         if one["kind"] == "Service" and one["metadata"]["name"] == "postgres":
             one["metadata"]["name"] = "postgres-rw"
-        if one["metadata"]["name"] == "rehearsal" and one["kind"] == "Deployment":
-            one["spec"]["template"]["spec"]["containers"][0]["image"] = "choir-tools:local"
     return trial
 
 
@@ -110,6 +111,27 @@ def test_the_api_server_accepts_every_object(overlay: str) -> None:
     answer = kubectl("apply", "--dry-run=server", "-f", "-", stdin=items)
     accepted = [line for line in answer.splitlines() if line.endswith("(server dry run)")]
     assert len(accepted) == len(objects)
+
+
+def test_the_guides_own_overlay_changes_what_is_marked(tmp_path: Path) -> None:
+    need_cluster()
+    files = re.findall(
+        r"```yaml\n# (\S+)\n(.*?)```", (ROOT / "docs/kubernetes.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "choir").symlink_to(ROOT)
+    for name, text in files:
+        # kubectl of 1.20 calls directories `bases`
+        (tmp_path / "mine" / name).write_text(text.replace("resources:", "bases:"))
+    shown = kubectl("kustomize", str(tmp_path / "mine"))
+    for value in (
+        "ghcr.io/me/choir-control:0.2.0",
+        "storageClassName: nfs",
+        "https://choir.my.org",
+    ):
+        assert value in shown
+    assert "registry.example/choir-control" not in shown
+    assert "postgres-rw" in shown  # what it does not name stays
 
 
 def test_an_agent_answers_and_every_part_has_its_replicas(production: None) -> None:

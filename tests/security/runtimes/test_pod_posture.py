@@ -77,7 +77,15 @@ def test_settings_that_a_pod_cannot_serve_stop_control_before_it_starts(tmp_path
         make_runtime(settings, secrets, Redactor())
 
 
-def test_the_boot_line_of_a_pod_leads_to_the_proxy_if_it_has_a_key() -> None:
+def test_a_pod_with_the_proxy_has_no_name_server() -> None:
+    manifest = pod_manifest(SITE, SPEC, {"egress": "10.96.0.7"})
+    kubernetes_validate.validate(manifest, "1.37", strict=True)
+    spec: Any = manifest["spec"]
+    assert spec["hostAliases"] == [{"ip": "10.96.0.7", "hostnames": ["egress"]}]
+    assert (spec["dnsPolicy"], spec["dnsConfig"]) == ("None", {"nameservers": ["127.0.0.1"]})
+
+
+def test_the_boot_line_of_a_pod_leads_to_the_proxy() -> None:
     proxy = ProxyAddress("egress:9405", "the certificate")
     boot = json.loads(boot_line(replace(SPEC, egress_key="ab" * 32), proxy))
     assert (boot["egress_address"], boot["egress_certificate"]) == (
@@ -85,7 +93,7 @@ def test_the_boot_line_of_a_pod_leads_to_the_proxy_if_it_has_a_key() -> None:
         "the certificate",
     )
     assert boot["egress_socket"] == ""
-    assert json.loads(boot_line(SPEC, proxy))["egress_address"] == ""
+    assert json.loads(boot_line(SPEC))["egress_address"] == ""
 
 
 def pod(state: dict[str, Any], **status: str) -> dict[str, Any]:

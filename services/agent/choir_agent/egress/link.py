@@ -66,7 +66,7 @@ class EgressLink:
         self._open.add(task)
         try:
             proxy = await self._connect()
-            await copy_both_ways((reader, writer), proxy)
+            await copy_both_ways(client=(reader, writer), proxy=proxy)
         except (OSError, TimeoutError) as error:
             # its client sees that the connection ends, as if the proxy were starting again
             log.warning("the egress proxy does not answer", proxy=self._host, error=repr(error))

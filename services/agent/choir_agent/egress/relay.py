@@ -79,7 +79,7 @@ class EgressRelay:
             with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     proxy = await asyncio.open_unix_connection(self.route.socket)
-                await copy_both_ways((reader, writer), proxy)
+                await copy_both_ways(client=(reader, writer), proxy=proxy)
         finally:
             self._open.discard(task)
             writer.close()

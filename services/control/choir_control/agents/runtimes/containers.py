@@ -44,8 +44,6 @@ def boot_line(spec: LaunchSpec, proxy: ProxyAddress | None = None) -> bytes:
 
     `proxy` is where the egress proxy is reached that has no socket in the container.
     """
-    if not spec.egress_key:
-        proxy = None
     address = spec.control_address(CONTAINER_SOCKET_DIR)
     boot = AgentStartParameters(
         agent_id=spec.agent_id,

@@ -33,6 +33,7 @@ from choir_control.agents.runtimes.kubernetes.pod_state import (
     has_ended,
     uid_of,
 )
+from choir_control.agents.runtimes.kubernetes.proxy_names import proxy_names
 from choir_control.agents.runtimes.kubernetes.watcher import PodLogReader, PodWatcher
 from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, ProxyAddress, RunningAgent
 
@@ -128,9 +129,10 @@ class KubernetesRuntime:
         agent = self._agents[spec.agent_id] = PodAgent(spec, name)
         try:
             await asyncio.to_thread(_check_directories, spec)
-            pod = await start_pod(
-                self._api, pod_manifest(self._site, spec), boot_line(spec, self._proxy)
-            )
+            proxy = self._proxy if spec.egress_key else None
+            names = await proxy_names(proxy) if proxy else None
+            manifest = pod_manifest(self._site, spec, names)
+            pod = await start_pod(self._api, manifest, boot_line(spec, proxy))
             writer = await asyncio.to_thread(self._logs.writer, spec)
         except BaseException:
             # the next start replaces a pod that is left
