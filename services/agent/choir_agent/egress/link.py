@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from choir_agent.egress.streams import copy_both_ways
+from choir_agent.egress.streams import copy_between
 from choir_common.egress.greeting import greeting
 from choir_common.errors import StartupError
 from choir_common.http.client import ssl_context_for
@@ -66,7 +66,7 @@ class EgressLink:
         self._open.add(task)
         try:
             proxy = await self._connect()
-            await copy_both_ways(client=(reader, writer), proxy=proxy)
+            await copy_between(client=(reader, writer), proxy=proxy)
         except (OSError, TimeoutError) as error:
             # its client sees that the connection ends, as if the proxy were starting again
             log.warning("the egress proxy does not answer", proxy=self._host, error=repr(error))

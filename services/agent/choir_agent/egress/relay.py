@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from choir_agent.egress.event_loop import EgressEventLoop
 from choir_agent.egress.link import EgressLink
 from choir_agent.egress.route import LOOPBACK, EgressAddress
-from choir_agent.egress.streams import copy_both_ways
+from choir_agent.egress.streams import copy_between
 from choir_common.errors import StartupError
 from choir_common.wire.rpc import AgentStartParameters
 
@@ -79,7 +79,7 @@ class EgressRelay:
             with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     proxy = await asyncio.open_unix_connection(self.route.socket)
-                await copy_both_ways(client=(reader, writer), proxy=proxy)
+                await copy_between(client=(reader, writer), proxy=proxy)
         finally:
             self._open.discard(task)
             writer.close()

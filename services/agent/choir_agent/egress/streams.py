@@ -10,7 +10,7 @@ LINGER_S = 10.0
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def copy_both_ways(*, client: Streams, proxy: Streams) -> None:
+async def copy_between(*, client: Streams, proxy: Streams) -> None:
     """Pass bytes in both directions until both have ended; the proxy limits the time."""
     up = asyncio.create_task(_copy(client[0], proxy[1]))
     down = asyncio.create_task(_copy(proxy[0], client[1]))

@@ -18,7 +18,7 @@ async def proxy_names(proxy: ProxyAddress) -> dict[str, str]:
     host = host.strip("[]")
     try:
         async with asyncio.timeout(RESOLVED_WITHIN_S):
-            found = await asyncio.to_thread(
+            answers = await asyncio.to_thread(
                 socket.getaddrinfo, host, int(port), type=socket.SOCK_STREAM
             )
     except (OSError, TimeoutError) as error:
@@ -26,4 +26,4 @@ async def proxy_names(proxy: ProxyAddress) -> dict[str, str]:
             f"The name {host} in CHOIR_EGRESS_AGENTS cannot be resolved: {error or 'no answer'}. Is there "
             "a Service of that name in control's namespace?"
         ) from error
-    return {host: str(found[0][4][0])}
+    return {host: str(answers[0][4][0])}
