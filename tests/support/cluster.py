@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+ROOT = Path(__file__).parents[2]
+OVERLAYS = ROOT / "deploy" / "kubernetes" / "overlays"
+NAMESPACE = "choir"
+MENDED_WITHIN_S = 600.0
 KUBECONFIG = os.environ.get("KUBECONFIG", "")
 DEADLINE_S = 300.0
 
@@ -57,3 +62,42 @@ def volume_of(namespace: str, claim: str) -> Path:
                 return Path(path)
         time.sleep(0.5)
     raise AssertionError(f"the claim {claim} was not bound")
+
+
+def rendered(overlay: str) -> list[dict[str, Any]]:
+    """Return the objects of an overlay as kubectl renders them."""
+    return list(yaml.safe_load_all(kubectl("kustomize", str(OVERLAYS / overlay))))
+
+
+def build_images() -> None:
+    """Build the images of Choir from this folder."""
+    subprocess.run(["docker", "compose", "build"], cwd=ROOT, check=True, timeout=3_600)
+
+
+def wait_until_available() -> None:
+    """Wait for every Deployment and for the database."""
+    within = f"--timeout={MENDED_WITHIN_S:.0f}s"
+    kubectl("-n", NAMESPACE, "rollout", "status", "statefulset/postgres", within)
+    kubectl("-n", NAMESPACE, "wait", "--for=condition=available", "deployment", "--all", within)
+
+
+def chat(text: str, attempts: int = 1_000) -> str:
+    """Say something to the agent until it answers; a cut connection is tried again."""
+    until = time.monotonic() + MENDED_WITHIN_S
+    for attempt in range(1, attempts + 1):
+        control = ("-n", NAMESPACE, "exec", "deploy/control", "--", "choirctl")
+        answer = kubectl(*control, "chat", "-m", text, check=False)
+        if answer.strip():
+            return answer
+        is_last = attempt == attempts or time.monotonic() > until
+        assert not is_last, kubectl("-n", NAMESPACE, "get", "pods", "-o", "wide")
+        time.sleep(2)
+    raise AssertionError("no attempt")
+
+
+def remove_namespace() -> None:
+    """Delete Choir's namespace with all that is in it, and wait until it is gone."""
+    kubectl("delete", "namespace", NAMESPACE, "--wait=false", "--ignore-not-found")
+    kubectl("-n", NAMESPACE, "delete", "pods", "--all", "--now", check=False)
+    within = f"--timeout={DEADLINE_S:.0f}s"
+    kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", within, check=False)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import runpy
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,12 @@ import httpx2
 from choir_common.http.client import make_client
 from choir_common.wire.egress import AgentEgress, EgressTable
 from choir_common.wire.rpc import AgentStartParameters
+from tests.support.ports import free_port
 from tests.support.service_process import ServiceProcess
 
 KEY = "ab" * 32
+TOKEN = "control's token"
+PREPARE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "base" / "prepare.py"
 
 
 @dataclass
@@ -52,13 +56,19 @@ class EgressProcess:
     """The running service."""
 
     service: ServiceProcess
+    address: str = ""
+    """`host:port` of its port for agents, if it has one."""
+    headers: dict[str, str] = field(default_factory=dict)
 
     def proxy_socket(self, agent_id: str = "main") -> Path:
         return self.service.home / "socks" / "agents" / agent_id / "proxy.sock"
 
     async def put(self, *agents: AgentEgress) -> httpx2.Response:
         """Send the table of agents."""
-        async with make_client(self.service.endpoint) as client:
+        certificate = self.service.certificate or None
+        async with make_client(
+            self.service.endpoint, headers=self.headers, ca_pem=certificate
+        ) as client:
             body = EgressTable(agents=agents).model_dump_json()
             return await client.put("/v1/agents", content=body)
 
@@ -73,8 +83,10 @@ def boot_parameters(egress: EgressProcess) -> AgentStartParameters:
         endpoint="unix:///none",
         workspace="/",
         choir_dir="/",
-        egress_socket=str(egress.proxy_socket()),
+        egress_socket="" if egress.address else str(egress.proxy_socket()),
         egress_key=KEY,
+        egress_address=egress.address,
+        egress_certificate=egress.service.certificate,
     )
 
 
@@ -95,6 +107,31 @@ async def running_egress(
     )
     await service.start()
     process = EgressProcess(service)
+    try:
+        assert (await process.put(*agents)).is_success
+        yield process
+    finally:
+        assert await service.stop() == 0, service.log
+
+
+@contextlib.asynccontextmanager
+async def running_remote_egress(home: Path, *agents: AgentEgress) -> AsyncIterator[EgressProcess]:
+    """Start the service as in a cluster: with TCP ports over TLS, and a token for control."""
+    certificate, private_key = runpy.run_path(str(PREPARE))["make_certificate"]("localhost")
+    control, address = f"localhost:{free_port()}", f"localhost:{free_port()}"
+    env = {"CHOIR_EGRESS_HTTP": control, "CHOIR_EGRESS_AGENTS": address}
+    service = ServiceProcess(
+        "choir_egress",
+        home,
+        "nats://127.0.0.1:1",
+        home / "none.sock",
+        env={name: value.replace("localhost", "127.0.0.1") for name, value in env.items()},
+        secrets={"token": TOKEN, "certificate": certificate, "private_key": private_key},
+        address=f"https://{control}",
+        certificate=certificate,
+    )
+    await service.start()
+    process = EgressProcess(service, address, {"Authorization": f"Bearer {TOKEN}"})
     try:
         assert (await process.put(*agents)).is_success
         yield process

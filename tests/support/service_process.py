@@ -91,6 +91,8 @@ class ServiceProcess:
     process: Process | ForkedService | None = None
     address: str = ""
     """The address it listens on, if that is not its Unix socket."""
+    certificate: str = ""
+    """Its own certificate, if it has one."""
 
     @property
     def endpoint(self) -> str:
@@ -132,7 +134,9 @@ class ServiceProcess:
     async def ready(self) -> bool:
         """Return whether /readyz responds with 200."""
         try:
-            async with make_client(self.endpoint, timeout_s=2) as client:
+            async with make_client(
+                self.endpoint, timeout_s=2, ca_pem=self.certificate or None
+            ) as client:
                 return (await client.get("/readyz")).status_code == 200
         except httpx2.HTTPError:
             return False

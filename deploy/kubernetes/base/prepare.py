@@ -7,6 +7,7 @@ the secrets of control with the named secrets of secrets.json.
 
 import asyncio
 import base64
+import datetime
 import json
 import os
 import ssl
@@ -15,6 +16,11 @@ import urllib.error
 import urllib.request
 from http import HTTPStatus
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from choir_common.errors import StartupError
 from choir_common.ids import SERVICE_NAMES
@@ -41,6 +47,8 @@ TOLD = Path("/run/choir-secrets")
 """A directory in memory, which control reads."""
 REHEARSAL_URL = "http://rehearsal:8080/v1"
 REQUEST_S = 30
+CERTIFICATE_DAYS = 3650
+CLOCK_TOLERANCE = datetime.timedelta(hours=1)
 
 
 def say(text: str) -> None:
@@ -55,8 +63,13 @@ def make_secrets() -> dict[str, str]:
     keys = {service: {"nats_key": own[bus_key(service)]} for service in SERVICE_NAMES}
     database = {"postgres_password": own[POSTGRES_ADMIN]}
     gateway = {"gateway_token": own[GATEWAY_TOKEN]}
+    token = create_secret(GATEWAY_TOKEN)
+    certificate, private_key = make_certificate("egress")
+    egress = {"egress_token": token, "egress_certificate": certificate}
+    proxy = {"token": token, "certificate": certificate, "private_key": private_key}
     return {
-        "control.json": json.dumps({**keys["control"], **database, **gateway}),
+        "control.json": json.dumps({**keys["control"], **database, **gateway, **egress}),
+        "egress.json": json.dumps(proxy),
         "memory.json": json.dumps({**keys["memory"], **database}),
         "gateway.json": json.dumps({**keys["gateway"], **gateway, "secrets": {}}),
         "browser.json": json.dumps(keys["browser"]),
@@ -64,6 +77,35 @@ def make_secrets() -> dict[str, str]:
         "nats-users.conf": render_authorization(service_users(own)),
         "nats-cluster.conf": render_cluster(create_secret(GATEWAY_TOKEN)),
     }
+
+
+def make_certificate(name: str) -> tuple[str, str]:
+    """Return a certificate for a host that signed it itself, with its key, as PEM; its clients pin it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_TOLERANCE)
+        .not_valid_after(now + datetime.timedelta(days=CERTIFICATE_DAYS))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode()
 
 
 def render_cluster(password: str) -> str:

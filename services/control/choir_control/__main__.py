@@ -31,7 +31,7 @@ async def serve_until_stopped(
 ) -> None:
     """Serve until SIGTERM or SIGINT; a second signal shortens the shutdown."""
     check_exposure(settings, secrets)
-    runtime = make_runtime(settings, redactor)
+    runtime = make_runtime(settings, secrets, redactor)
     stop_fast = asyncio.Event()
     stop = stop_on_signals(stop_fast, settings.agents_stop_s + CLOSE_TIMEOUT_S)
     await ControlApp(settings, secrets, runtime, redactor=redactor).run(stop, stop_fast)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, Json
 
-from choir_common.addresses import TlsMode, is_loopback
+from choir_common.addresses import HOST_AND_PORT_PATTERN, TlsMode, is_loopback
 from choir_common.errors import StartupError
 from choir_common.postgres.configured import read_postgres_address
 from choir_common.settings import BusServiceSettings, ServiceSecrets
@@ -83,6 +83,8 @@ class ControlSettings(BusServiceSettings):
     egress_endpoint: str = ""
     """Address of the egress service, through which agents reach the network; empty or `off`: they connect
     without it, from the network in which they run."""
+    egress_agents: str = Field(default="", pattern=f"^$|{HOST_AND_PORT_PATTERN}")
+    """host:port at which agents in pods reach the egress service."""
     default_model: Json[ModelConfig] | None = None
     """Value of `models.default` when config.json has none: a detected provider, or the rehearsal model."""
 
@@ -157,6 +159,10 @@ class ControlSecrets(ServiceSecrets):
     operator_token: str | None = Field(default=None, repr=False)
     gateway_token: str | None = Field(default=None, repr=False)
     """Token of control at the gateway, and of the gateway at control, where it opens messages' files only."""
+    egress_token: str | None = Field(default=None, repr=False)
+    """Token of control at the egress service; None if it is reached by a Unix socket."""
+    egress_certificate: str | None = None
+    """The egress service's own certificate, as PEM: the only one that control and agents trust for it."""
     secrets: dict[str, str] = Field(default_factory=dict, repr=False)
     """Named secrets of the resources that agents use, as secrets.json had them at startup."""
     supplied: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -165,7 +171,8 @@ class ControlSecrets(ServiceSecrets):
     def values(self) -> list[str]:
         """Return every value, for the redactor."""
         own = (self.postgres_password, self.nats_key, self.operator_token, self.gateway_token)
-        return [value for value in (*own, *self.secrets.values(), *self.supplied.values()) if value]
+        others = (self.egress_token, *self.secrets.values(), *self.supplied.values())
+        return [value for value in (*own, *others) if value]
 
 
 def check_exposure(settings: ControlSettings, secrets: ControlSecrets) -> None:

@@ -1,4 +1,4 @@
-"""The running agents, with a listening proxy socket for each."""
+"""The running agents, with a proxy for each: on its own socket, or behind the port that all share."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,8 @@ log = structlog.get_logger("choir.egress")
 @dataclass(frozen=True, slots=True)
 class _OpenProxy:
     proxy: AgentProxy
-    server: asyncio.Server
+    server: asyncio.Server | None
+    """None if agents connect to the shared port."""
 
 
 class AgentTable:
@@ -68,6 +69,11 @@ class AgentTable:
         if failures:
             raise Unavailable(" ".join(failures))
 
+    def find(self, agent_id: str) -> AgentProxy | None:
+        """Return the proxy of a running agent, or None."""
+        entry = self._proxies.get(agent_id)
+        return entry.proxy if entry else None
+
     async def close(self) -> None:
         """Close all proxies."""
         await self.apply(EgressTable(agents=()))
@@ -89,19 +95,24 @@ class AgentTable:
             traffic=self._traffic,
             clock=self._clock,
         )
-        try:
-            bound = bind_unix(self._settings.proxy_socket(agent.agent_id))
-        except StartupError as error:
-            return error.message
-        server = await asyncio.start_unix_server(proxy.serve, sock=bound, limit=MAX_HEAD_BYTES)
+        server = None
+        if not self._settings.egress_agents:
+            try:
+                bound = bind_unix(self._settings.proxy_socket(agent.agent_id))
+            except StartupError as error:
+                return error.message
+            server = await asyncio.start_unix_server(proxy.serve, sock=bound, limit=MAX_HEAD_BYTES)
         self._proxies[agent.agent_id] = _OpenProxy(proxy, server)
         log.info("egress opened", agent=agent.agent_id)
         return ""
 
     async def _close(self, agent_id: str) -> None:
         entry = self._proxies.pop(agent_id)
-        entry.server.close()
+        if entry.server is not None:
+            entry.server.close()
         await entry.proxy.close()
-        with contextlib.suppress(OSError):
-            await asyncio.to_thread(self._settings.proxy_socket(agent_id).unlink, missing_ok=True)
+        if entry.server is not None:
+            with contextlib.suppress(OSError):
+                path = self._settings.proxy_socket(agent_id)
+                await asyncio.to_thread(path.unlink, missing_ok=True)
         log.info("egress closed", agent=agent_id)

@@ -19,7 +19,9 @@ class EgressSettings(ServiceSettings):
     egress_idle_s: float = Field(default=600.0, ge=1)
     """Seconds without a byte after which a connection is closed."""
     egress_http: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
-    """host:port for health checks and metrics; control's requests come over its socket only."""
+    """host:port for health checks and metrics; with `egress_agents` for control's requests too, over TLS."""
+    egress_agents: str | None = Field(default=None, pattern=HOST_AND_PORT_PATTERN)
+    """host:port for agents on other machines (pods), over TLS; without it, each agent has a Unix socket."""
 
     @property
     def control_socket(self) -> Path:
@@ -32,8 +34,14 @@ class EgressSettings(ServiceSettings):
 
 
 class EgressSecrets(ServiceSecrets):
-    """No secrets: control sends the agents' keys."""
+    """Secrets of the TCP ports; control sends the agents' keys."""
+
+    certificate: str = ""
+    """The service's own certificate, as PEM. It is no secret, but belongs to its key."""
+    private_key: str = Field(default="", repr=False)
+    token: str = Field(default="", repr=False)
+    """Token of control, which sends the agents' keys."""
 
     def values(self) -> list[str]:
-        """Return an empty list."""
-        return []
+        """Return the token and the private key, for the redactor."""
+        return [value for value in (self.token, self.private_key) if value]

@@ -14,8 +14,8 @@ from choir_control.agents.runtimes.containers import ContainerLimits, boot_line
 from choir_control.agents.runtimes.factory import make_runtime
 from choir_control.agents.runtimes.kubernetes.pod import PodSite, pod_manifest
 from choir_control.agents.runtimes.kubernetes.pod_state import describe_exit, start_fault
-from choir_control.agents.runtimes.port import ControlAddress, LaunchSpec
-from choir_control.settings import ControlSettings
+from choir_control.agents.runtimes.port import ControlAddress, LaunchSpec, ProxyAddress
+from choir_control.settings import ControlSecrets, ControlSettings
 from tests.security.runtimes.confined import TOKEN
 
 GOLDEN = Path(__file__).parent / "golden" / "agent_pod.json"
@@ -63,12 +63,37 @@ def test_a_workspace_outside_the_volume_is_refused() -> None:
 def test_settings_that_a_pod_cannot_serve_stop_control_before_it_starts(tmp_path: Path) -> None:
     settings = ControlSettings(home=tmp_path, runtime="kubernetes")
     with pytest.raises(StartupError, match="CHOIR_CONTROL_PLANE"):
-        make_runtime(settings, Redactor())
+        make_runtime(settings, ControlSecrets(), Redactor())
     settings = settings.model_copy(
         update={"control_plane": "http", "egress_endpoint": "unix:///socks/control.sock"}
     )
-    with pytest.raises(StartupError, match="CHOIR_EGRESS_ENDPOINT"):
-        make_runtime(settings, Redactor())
+    secrets = ControlSecrets(egress_token="t", egress_certificate="c")
+    with pytest.raises(StartupError, match="cannot open the proxy's sockets"):
+        make_runtime(settings, secrets, Redactor())
+    settings = settings.model_copy(update={"egress_endpoint": "https://egress:9404"})
+    with pytest.raises(StartupError, match="egress_token"):
+        make_runtime(settings, ControlSecrets(), Redactor())
+    with pytest.raises(StartupError, match="CHOIR_EGRESS_AGENTS"):
+        make_runtime(settings, secrets, Redactor())
+
+
+def test_a_pod_with_the_proxy_has_no_name_server() -> None:
+    manifest = pod_manifest(SITE, SPEC, {"egress": "10.96.0.7"})
+    kubernetes_validate.validate(manifest, "1.37", strict=True)
+    spec: Any = manifest["spec"]
+    assert spec["hostAliases"] == [{"ip": "10.96.0.7", "hostnames": ["egress"]}]
+    assert (spec["dnsPolicy"], spec["dnsConfig"]) == ("None", {"nameservers": ["127.0.0.1"]})
+
+
+def test_the_boot_line_of_a_pod_leads_to_the_proxy() -> None:
+    proxy = ProxyAddress("egress:9405", "the certificate")
+    boot = json.loads(boot_line(replace(SPEC, egress_key="ab" * 32), proxy))
+    assert (boot["egress_address"], boot["egress_certificate"]) == (
+        "egress:9405",
+        "the certificate",
+    )
+    assert boot["egress_socket"] == ""
+    assert json.loads(boot_line(SPEC))["egress_address"] == ""
 
 
 def pod(state: dict[str, Any], **status: str) -> dict[str, Any]:

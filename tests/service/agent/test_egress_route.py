@@ -19,7 +19,14 @@ from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.streams import OutputCapture
 from choir_common.wire.egress import AgentEgress
 from choir_common.wire.rpc import AgentStartParameters
-from tests.support.egress import KEY, TrapServer, boot_parameters, running_egress, running_trap
+from tests.support.egress import (
+    KEY,
+    TrapServer,
+    boot_parameters,
+    running_egress,
+    running_remote_egress,
+    running_trap,
+)
 from tests.support.service_process import short_home
 
 T = TypeVar("T")
@@ -45,12 +52,14 @@ class Place:
         return await asyncio.to_thread(run)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place() -> AsyncIterator[Place]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["socket", "port"])
+async def place(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    """A proxy on this machine, and one that is reached over TLS as by a pod."""
+    running = {"socket": running_egress, "port": running_remote_egress}[request.param]
     async with short_home() as home, running_trap() as trap:
         allowed = (f"localhost:{trap.port}",)
         agent = AgentEgress(agent_id="main", key=KEY, own_hosts=allowed, tool_hosts=allowed)
-        async with running_egress(home, agent) as egress:
+        async with running(home, agent) as egress:
             boot = boot_parameters(egress)
             relay = open_relay(boot)
             assert relay is not None

@@ -95,6 +95,8 @@ class RuntimeConformance:
             "image_version": "",
             "egress_socket": "",
             "egress_key": "",
+            "egress_address": "",
+            "egress_certificate": "",
         }
         assert report["rest"] == ""
         assert report["directory"] in ("/workspace", str(spec.workspace))

@@ -54,6 +54,8 @@ async def test_an_agent_gets_its_boot_line_and_then_the_end_of_input() -> None:
         "image_version": "",
         "egress_socket": "",
         "egress_key": "",
+        "egress_address": "",
+        "egress_certificate": "",
     }
     assert report["rest"] == ""
     assert report["pid"] == running.pid

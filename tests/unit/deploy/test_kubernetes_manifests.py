@@ -12,6 +12,8 @@ import yaml
 
 from choir_browser.settings import BrowserSecrets
 from choir_control.settings import ControlSecrets, ControlSettings
+from choir_egress.agent_port import server_tls
+from choir_egress.settings import EgressSecrets, EgressSettings
 from choir_gateway.settings import GatewaySecrets
 from choir_memory.settings import MemorySecrets, MemorySettings
 
@@ -121,6 +123,10 @@ def test_the_services_accept_the_secrets_that_setup_makes() -> None:
     models = (ControlSecrets, MemorySecrets, GatewaySecrets, BrowserSecrets)
     for name, model in zip(("control", "memory", "gateway", "browser"), models, strict=True):
         assert model.model_validate_json(made[f"{name}.json"]).nats_key
+    server_tls(EgressSecrets.model_validate_json(made["egress.json"]))
+    control = ControlSecrets.model_validate_json(made["control.json"])
+    egress = EgressSecrets.model_validate_json(made["egress.json"])
+    assert (control.egress_token, control.egress_certificate) == (egress.token, egress.certificate)
     mounted = {
         item["key"]
         for overlay in OVERLAYS
@@ -129,6 +135,20 @@ def test_the_services_accept_the_secrets_that_setup_makes() -> None:
         for item in value
     }
     assert mounted == set(made)
+
+
+def test_agents_reach_the_egress_proxy_and_nothing_else() -> None:
+    policies = {
+        one["metadata"]["name"]: one["spec"]
+        for one in manifests("production")
+        if one["kind"] == "NetworkPolicy"
+    }
+    assert policies["agents"]["egress"] == [
+        {"to": [{"podSelector": {"matchLabels": {"app": "egress"}}}], "ports": [{"port": 9405}]}
+    ]
+    for name, policy in policies.items():
+        if "choir.managed" in str(policy.get("ingress", [])):
+            assert name == "egress"
 
 
 def _items(value: Any) -> Iterator[tuple[str, Any]]:
@@ -147,7 +167,7 @@ def test_patches_have_a_target_and_settings_exist() -> None:
         yaml.safe_load_all((ROOT / "overlays" / "production" / "patches.yaml").read_text())
     )
     assert {(one["kind"], one["metadata"]["name"]) for one in patches} <= targets
-    known = {"control": ControlSettings, "memory": MemorySettings}
+    known = {"control": ControlSettings, "memory": MemorySettings, "egress": EgressSettings}
     for template in [*templates("trial"), *(it["spec"].get("template") for it in patches)]:
         for container in template["spec"]["containers"] if template else []:
             settings = known.get(container["name"])

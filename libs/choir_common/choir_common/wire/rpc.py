@@ -336,6 +336,10 @@ class AgentStartParameters(WireModel):
     """Path of the egress proxy's socket; empty if the agent connects without a proxy."""
     egress_key: str = ""
     """Key of the passwords at the egress proxy."""
+    egress_address: str = ""
+    """`host:port` of the egress proxy where no socket leads to it; empty if one does."""
+    egress_certificate: str = Field(default="", max_length=50_000)
+    """The proxy's certificate at that address, the only one trusted."""
 
 
 HOST_TOOL = "choir.log.search"

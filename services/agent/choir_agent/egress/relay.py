@@ -9,15 +9,14 @@ import socket
 from collections.abc import AsyncIterator
 
 from choir_agent.egress.event_loop import EgressEventLoop
+from choir_agent.egress.link import EgressLink
 from choir_agent.egress.route import LOOPBACK, EgressAddress
+from choir_agent.egress.streams import copy_between
 from choir_common.errors import StartupError
 from choir_common.wire.rpc import AgentStartParameters
 
-CHUNK = 65_536
 MAX_CONNECTIONS = 256
 CONNECT_TIMEOUT_S = 5.0
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def open_relay(boot: AgentStartParameters) -> "EgressRelay | None":
@@ -25,25 +24,31 @@ def open_relay(boot: AgentStartParameters) -> "EgressRelay | None":
 
     Raises StartupError if no port is free.
     """
+    if boot.egress_address:
+        link = EgressLink(boot)
+        return relay_to(link.socket, boot.egress_key, link)
     return relay_to(boot.egress_socket, boot.egress_key) if boot.egress_socket else None
 
 
-def relay_to(proxy_socket: str, key: str) -> "EgressRelay":
+def relay_to(proxy_socket: str, key: str, link: EgressLink | None = None) -> "EgressRelay":
     """Return a relay to a proxy, which listens already. Raises StartupError if no port is free."""
     try:
         listener = socket.create_server((LOOPBACK, 0))
     except OSError as error:
         raise StartupError(f"No port on {LOOPBACK} can be opened: {error.strerror}.") from error
     port = int(listener.getsockname()[1])
-    return EgressRelay(EgressAddress(proxy_socket, key, port), listener)
+    return EgressRelay(EgressAddress(proxy_socket, key, port), listener, link)
 
 
 class EgressRelay:
-    """Serves the listening socket of a route."""
+    """Serves the listening socket of a route, and the link to a proxy on another machine."""
 
-    def __init__(self, route: EgressAddress, listener: socket.socket) -> None:
+    def __init__(
+        self, route: EgressAddress, listener: socket.socket, link: EgressLink | None = None
+    ) -> None:
         self.route = route
         self._listener = listener
+        self._link = link
         self._open: set[asyncio.Task[None]] = set()
 
     def make_event_loop(self) -> EgressEventLoop:
@@ -55,7 +60,8 @@ class EgressRelay:
         """Serve during the block."""
         server = await asyncio.start_server(self._serve, sock=self._listener)
         try:
-            yield
+            async with self._link.serving() if self._link else contextlib.nullcontext():
+                yield
         finally:
             server.close()
             for task in self._open:
@@ -73,26 +79,7 @@ class EgressRelay:
             with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     proxy = await asyncio.open_unix_connection(self.route.socket)
-                await _connect((reader, writer), proxy)
+                await copy_between(client=(reader, writer), proxy=proxy)
         finally:
             self._open.discard(task)
             writer.close()
-
-
-async def _connect(client: Streams, proxy: Streams) -> None:
-    """Pass bytes in both directions until both have ended; the proxy limits the time."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_copy(client[0], proxy[1]))
-            tasks.create_task(_copy(proxy[0], client[1]))
-    finally:
-        proxy[1].close()
-
-
-async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await source.read(CHUNK):
-            sink.write(data)
-            await sink.drain()
-        if sink.can_write_eof():
-            sink.write_eof()

@@ -127,8 +127,10 @@ class ControlServices:
 
     def _make_egress(self) -> EgressRegistry:
         address = self.settings.egress_address
+        headers, certificate = _bearer(self.secrets.egress_token), self.secrets.egress_certificate
+        client = make_client(address, headers=headers, ca_pem=certificate) if address else None
         return EgressRegistry(
-            client=make_client(address) if address else None,
+            client=client,
             configuration=self.configuration,
             hosts=self.hosts,
             listener=self.listener,

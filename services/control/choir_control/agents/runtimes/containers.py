@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from choir_common.wire.rpc import AgentStartParameters
-from choir_control.agents.runtimes.port import LaunchSpec
+from choir_control.agents.runtimes.port import LaunchSpec, ProxyAddress
 
 CONTAINER_WORKSPACE = "/workspace"
 CONTAINER_CHOIR_DIR = "/choir"
@@ -39,8 +39,11 @@ def container_environment(log_level: str, otlp_endpoint: str) -> dict[str, str]:
     }
 
 
-def boot_line(spec: LaunchSpec) -> bytes:
-    """Return the agent's boot line, with paths as they are inside the container."""
+def boot_line(spec: LaunchSpec, proxy: ProxyAddress | None = None) -> bytes:
+    """Return the agent's boot line, with paths as they are inside the container.
+
+    `proxy` is where the egress proxy is reached that has no socket in the container.
+    """
     address = spec.control_address(CONTAINER_SOCKET_DIR)
     boot = AgentStartParameters(
         agent_id=spec.agent_id,
@@ -52,7 +55,9 @@ def boot_line(spec: LaunchSpec) -> bytes:
         workspace=CONTAINER_WORKSPACE,
         choir_dir=CONTAINER_CHOIR_DIR,
         image_version=spec.image_version,
-        egress_socket=spec.egress_socket(CONTAINER_SOCKET_DIR),
+        egress_socket="" if proxy else spec.egress_socket(CONTAINER_SOCKET_DIR),
         egress_key=spec.egress_key,
+        egress_address=proxy.address if proxy else "",
+        egress_certificate=proxy.certificate if proxy else "",
     )
     return boot.model_dump_json().encode() + b"\n"

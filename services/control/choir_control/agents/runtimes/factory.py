@@ -4,16 +4,19 @@ import os
 from typing import assert_never
 
 from choir_common.errors import StartupError
+from choir_common.http.client import TLS_SCHEME
 from choir_common.redactor import Redactor
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.containers import DEFAULT_CPUS, MIB, ContainerLimits
-from choir_control.agents.runtimes.port import AgentRuntime
+from choir_control.agents.runtimes.port import AgentRuntime, ProxyAddress
 from choir_control.agents.runtimes.process.boundary import ProcessLimits, default_cpus
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
-from choir_control.settings import ControlSettings
+from choir_control.settings import ControlSecrets, ControlSettings
 
 
-def make_runtime(settings: ControlSettings, redactor: Redactor) -> AgentRuntime:
+def make_runtime(
+    settings: ControlSettings, secrets: ControlSecrets, redactor: Redactor
+) -> AgentRuntime:
     """Return the adapter without starting or contacting anything."""
     logs = AgentLogs(settings.home, redactor)
     match settings.runtime:
@@ -25,7 +28,7 @@ def make_runtime(settings: ControlSettings, redactor: Redactor) -> AgentRuntime:
         case "docker":
             return make_docker_runtime(settings, logs)
         case "kubernetes":
-            return make_kubernetes_runtime(settings, logs)
+            return make_kubernetes_runtime(settings, secrets, logs)
         case _:
             assert_never(settings.runtime)
 
@@ -62,7 +65,9 @@ def container_limits(settings: ControlSettings) -> ContainerLimits:
     )
 
 
-def make_kubernetes_runtime(settings: ControlSettings, logs: AgentLogs) -> AgentRuntime:
+def make_kubernetes_runtime(
+    settings: ControlSettings, secrets: ControlSecrets, logs: AgentLogs
+) -> AgentRuntime:
     """Return a runtime that has not contacted the API server yet.
 
     Raises StartupError when the settings contradict it, or its client library is not installed.
@@ -72,11 +77,6 @@ def make_kubernetes_runtime(settings: ControlSettings, logs: AgentLogs) -> Agent
             "CHOIR_RUNTIME is kubernetes, and CHOIR_CONTROL_PLANE is not http: a pod cannot open a "
             "socket of control's pod. Set CHOIR_CONTROL_PLANE=http and CHOIR_CONTROL_ENDPOINT to "
             "the address of control's Service, such as https://control:9400."
-        )
-    if settings.egress_address:
-        raise StartupError(
-            "CHOIR_RUNTIME is kubernetes, and CHOIR_EGRESS_ENDPOINT is set: pods cannot open the "
-            "proxy's sockets. Remove it; the NetworkPolicies of deploy/kubernetes say what agents reach."
         )
     try:
         # The client library costs 65 MB and 0.7 s.
@@ -102,4 +102,27 @@ def make_kubernetes_runtime(settings: ControlSettings, logs: AgentLogs) -> Agent
         api=PodApi(settings.kubernetes_namespace),
         logs=logs,
         otlp_endpoint=settings.otlp_endpoint or "",
+        proxy=proxy_of_pods(settings, secrets),
     )
+
+
+def proxy_of_pods(settings: ControlSettings, secrets: ControlSecrets) -> ProxyAddress | None:
+    """Return where pods reach the egress proxy; None if they connect without it.
+
+    Raises StartupError when the settings lack a part of it.
+    """
+    if not settings.egress_address:
+        return None
+    parts = (secrets.egress_token, secrets.egress_certificate)
+    if not settings.egress_address.startswith(TLS_SCHEME) or not all(parts):
+        raise StartupError(
+            "CHOIR_RUNTIME is kubernetes, and CHOIR_EGRESS_ENDPOINT does not lead to a TCP port with TLS: "
+            "pods cannot open the proxy's sockets. Set it to https://HOST:PORT, with `egress_token` and "
+            "`egress_certificate` in control's secrets, or to `off`."
+        )
+    if not settings.egress_agents:
+        raise StartupError(
+            "CHOIR_RUNTIME is kubernetes, and CHOIR_EGRESS_ENDPOINT is set without CHOIR_EGRESS_AGENTS: "
+            "set it to host:port of the egress service's port for agents, such as egress:9405."
+        )
+    return ProxyAddress(settings.egress_agents, secrets.egress_certificate or "")

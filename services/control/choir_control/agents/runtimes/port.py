@@ -20,6 +20,16 @@ class ControlAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class ProxyAddress:
+    """Where agents on other machines reach the egress proxy."""
+
+    address: str
+    """`host:port`."""
+    certificate: str
+    """The proxy's certificate, as PEM: the only one that they trust there."""
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchSpec:
     """Parameters of one start of an agent, with the host's paths; the adapter translates them."""
 

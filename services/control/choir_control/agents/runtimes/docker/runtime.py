@@ -6,7 +6,7 @@ Calls of the engine block, so they run in a thread pool.
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +15,9 @@ from typing import TypeVar
 
 import structlog
 
-from choir_common.errors import ChoirError, Conflict, Unavailable
+from choir_common.errors import ChoirError, Unavailable
 from choir_control.agents.runtimes.agent_logs import AgentLogs
+from choir_control.agents.runtimes.agent_records import RuntimeWithRecords
 from choir_control.agents.runtimes.containers import ContainerLimits, boot_line
 from choir_control.agents.runtimes.docker.container import (
     AGENT,
@@ -29,14 +30,13 @@ from choir_control.agents.runtimes.docker.container import (
 )
 from choir_control.agents.runtimes.docker.engine import Container, ContainerState, DockerEngine
 from choir_control.agents.runtimes.docker.streams import ContainerExitWatcher, ContainerLogReader
-from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+from choir_control.agents.runtimes.port import LaunchSpec, RunningAgent
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
 
 THREADS = 8
-EXITS_KEPT = 1_000
 KILLED_WITHIN_S = 15.0
 SHORT_ID = 12
 LOG_DRAIN_S = 5.0
@@ -49,7 +49,7 @@ class ContainerAgent:
 
     spec: LaunchSpec
     container_id: str = ""
-    started: bool = False
+    is_running: bool = False
     session_over: bool = False
     output: ContainerLogReader | None = None
     died: asyncio.Event = field(default_factory=asyncio.Event)
@@ -61,7 +61,7 @@ class ContainerAgent:
         return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, handle, None)
 
 
-class DockerRuntime:
+class DockerRuntime(RuntimeWithRecords[ContainerAgent]):
     """`AgentRuntime` with each agent in a hardened container."""
 
     def __init__(
@@ -77,6 +77,7 @@ class DockerRuntime:
         otlp_endpoint: str = "",
     ) -> None:
         """Configure the runtime; `home` must be the same path here and on the engine's host."""
+        super().__init__(logs or AgentLogs(home))
         self._site = Installation(
             home=home,
             image=image,
@@ -88,11 +89,7 @@ class DockerRuntime:
             otlp_endpoint=otlp_endpoint,
         )
         self._engine = engine or DockerEngine()
-        self._logs = logs or AgentLogs(home)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="docker")
-        self._agents: dict[str, ContainerAgent] = {}
-        self._watchers: set[asyncio.Task[None]] = set()
-        self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
         self._exit_watcher: ContainerExitWatcher | None = None
         self._ping: asyncio.Task[None] | None = None
         self._closed = False
@@ -102,10 +99,7 @@ class DockerRuntime:
 
         Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
         """
-        if spec.agent_id in self._agents:
-            raise Conflict(f"The agent {spec.agent_id} already runs.")
-        # reserves the agent id before the first await, so that a second start is refused
-        agent = self._agents[spec.agent_id] = ContainerAgent(spec)
+        agent = self._reserve(ContainerAgent(spec))
         self._listen()
         name, body = (
             container_name(self._site, spec.agent_id),
@@ -122,15 +116,15 @@ class DockerRuntime:
             if agent.container_id:
                 self._threads.submit(self._engine.remove, agent.container_id)
             raise
-        agent.started = True
+        agent.is_running = True
         agent.output = await self._run_in_thread(partial(self._read_output, agent))
-        self._watch(agent)
+        self._watch(agent, self._follow(agent))
         return agent.describe()
 
     async def stop(self, agent_id: str, grace_s: float) -> None:
         """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill its container."""
         agent = self._agents.get(agent_id)
-        if agent is None or not agent.started:
+        if agent is None or not agent.is_running:
             return
         await self._run_in_thread(partial(self._engine.stop, agent.container_id, grace_s))
         await self._await_end(agent)
@@ -141,10 +135,6 @@ class DockerRuntime:
             "Tools are tried only where agents run as processes. Update the agent, and ask it to use "
             "the tool."
         )
-
-    async def list_running(self) -> list[RunningAgent]:
-        """List the running agents that this control process started."""
-        return [agent.describe() for agent in self._agents.values() if agent.started]
 
     async def unavailable_reason(self) -> str:
         """Return why the engine does not answer, or an empty string.
@@ -170,14 +160,6 @@ class DockerRuntime:
         """Return the engine: a container's limits cover the agent with its calls."""
         return "tool calls are limited by the container of their agent"
 
-    def archive_log(self, agent_id: str, session_id: str) -> None:
-        """Archive the agent's log at the end of its session; if the container still runs, after its exit."""
-        agent = self._agents.get(agent_id)
-        if agent is None:
-            self._logs.archive(agent_id)
-        elif agent.spec.session_id == session_id:
-            agent.session_over = True
-
     async def remove_orphans(self) -> int:
         """Remove the containers that an earlier control process left behind; return how many.
 
@@ -196,17 +178,12 @@ class DockerRuntime:
             )
         return len(orphans)
 
-    async def exits(self) -> AsyncIterator[AgentExit]:
-        """Yield every exit as it happens, including those caused by `stop`; end after `close`."""
-        while (exit_ := await self._exits.get()) is not None:
-            yield exit_
-
     async def close(self) -> None:
         """Kill the agents that still run and release the adapter's resources; idempotent."""
         if self._closed:
             return
         self._closed = True
-        agents = [agent for agent in self._agents.values() if agent.started]
+        agents = [agent for agent in self._agents.values() if agent.is_running]
         await asyncio.gather(*(self._end(agent) for agent in agents))
         for watcher in self._watchers:
             watcher.cancel()
@@ -216,8 +193,7 @@ class DockerRuntime:
         await asyncio.to_thread(self._threads.shutdown)
         await asyncio.to_thread(self._logs.close)
         self._engine.close()
-        with contextlib.suppress(asyncio.QueueFull):
-            self._exits.put_nowait(None)
+        self._end_exits()
 
     async def _end(self, agent: ContainerAgent) -> None:
         try:
@@ -254,14 +230,9 @@ class DockerRuntime:
     def note_running(self, container_ids: frozenset[str]) -> None:
         """Note which agents are not among the running containers."""
         for agent in self._agents.values():
-            if agent.started and agent.container_id not in container_ids:
+            if agent.is_running and agent.container_id not in container_ids:
                 # It may have started after the list was made: `_follow` checks its state first.
                 agent.died.set()
-
-    def _watch(self, agent: ContainerAgent) -> None:
-        watcher = asyncio.create_task(self._follow(agent), name=f"exit of {agent.spec.agent_id}")
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
 
     async def _follow(self, agent: ContainerAgent) -> None:
         """Wait for the exit, complete the log, remove the container, and report the exit."""
@@ -281,12 +252,9 @@ class DockerRuntime:
             await self._run_in_thread(partial(self._clear_up, agent))
         except (ChoirError, OSError) as error:
             log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
-        # Remove the entry before reporting the exit, so that a receiver can start the agent again.
-        del self._agents[spec.agent_id]
         agent.removed.set()
         code = final_state.code if final_state else None
-        detail = f"{_describe(final_state)}; its log is {self._logs.path(spec.agent_id)}"
-        await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
+        await self._report(agent, code, _describe(final_state))
 
     def _read_output(self, agent: ContainerAgent) -> ContainerLogReader:
         return ContainerLogReader(self._engine, agent.container_id, self._logs.writer(agent.spec))

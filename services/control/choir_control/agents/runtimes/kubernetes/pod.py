@@ -6,6 +6,7 @@ reads and writes files of workspaces. Each pod mounts only its own directories.
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,10 +67,13 @@ def installation_labels(site: PodSite) -> dict[str, str]:
     return {MANAGED: "true", CLAIM: site.claim}
 
 
-def pod_manifest(site: PodSite, spec: LaunchSpec) -> JsonObject:
+def pod_manifest(
+    site: PodSite, spec: LaunchSpec, names: Mapping[str, str] | None = None
+) -> JsonObject:
     """Return the manifest of an agent's pod; it contains no secrets.
 
-    Raises Unavailable when a directory of the agent is not in the volume.
+    With `names`, host names with their IP addresses, the pod knows these and has no name server, which
+    could be sent data by names. Raises Unavailable when a directory of the agent is not in the volume.
     """
     return {
         "apiVersion": "v1",
@@ -91,6 +95,7 @@ def pod_manifest(site: PodSite, spec: LaunchSpec) -> JsonObject:
             "hostNetwork": False,
             "hostPID": False,
             "hostIPC": False,
+            **_name_resolution(names),
             # the pause container reaps what tools leave behind, as the engine's init does
             "shareProcessNamespace": True,
             "terminationGracePeriodSeconds": DRAIN_S,
@@ -110,6 +115,17 @@ def pod_manifest(site: PodSite, spec: LaunchSpec) -> JsonObject:
                 },
             ],
         },
+    }
+
+
+def _name_resolution(names: Mapping[str, str] | None) -> JsonObject:
+    if names is None:
+        return {}
+    return {
+        "hostAliases": [{"ip": ip, "hostnames": [name]} for name, ip in names.items()],
+        "dnsPolicy": "None",
+        # the API requires one; nothing listens there
+        "dnsConfig": {"nameservers": ["127.0.0.1"]},
     }
 
 

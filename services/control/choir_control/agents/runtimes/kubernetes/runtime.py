@@ -5,14 +5,14 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
-from choir_common.errors import ChoirError, Conflict, Unavailable
+from choir_common.errors import ChoirError, Unavailable
 from choir_control.agents.runtimes.agent_logs import AgentLogs
+from choir_control.agents.runtimes.agent_records import RuntimeWithRecords
 from choir_control.agents.runtimes.containers import ContainerLimits, boot_line
 from choir_control.agents.runtimes.kubernetes.api import PodApi
 from choir_control.agents.runtimes.kubernetes.pod import (
@@ -33,12 +33,12 @@ from choir_control.agents.runtimes.kubernetes.pod_state import (
     has_ended,
     uid_of,
 )
+from choir_control.agents.runtimes.kubernetes.proxy_names import proxy_names
 from choir_control.agents.runtimes.kubernetes.watcher import PodLogReader, PodWatcher
-from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+from choir_control.agents.runtimes.port import LaunchSpec, ProxyAddress, RunningAgent
 
 log = structlog.get_logger()
 
-EXITS_KEPT = 1_000
 KILLED_WITHIN_S = 30.0
 LOG_DRAIN_S = 5.0
 LAST_EVENT_S = 10.0
@@ -62,6 +62,11 @@ class PodAgent:
     deleted: asyncio.Event = field(default_factory=asyncio.Event)
     removed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def is_running(self) -> bool:
+        """Return whether its pod runs."""
+        return bool(self.uid)
+
     def describe(self) -> RunningAgent:
         """Return the port's description of the agent; its pid is another node's and is omitted."""
         spec = self.spec
@@ -76,7 +81,7 @@ class PodAgent:
             self.died.set()
 
 
-class KubernetesRuntime:
+class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
     """`AgentRuntime` with each agent in a hardened pod."""
 
     def __init__(
@@ -92,8 +97,11 @@ class KubernetesRuntime:
         logs: AgentLogs | None = None,
         otlp_endpoint: str = "",
         user: tuple[int, int] | None = None,
+        proxy: ProxyAddress | None = None,
     ) -> None:
         """Configure the runtime; `home` is `claim_path` in the volume of `claim`."""
+        super().__init__(logs or AgentLogs(home))
+        self._proxy = proxy
         uid, gid = user or (os.getuid(), os.getgid())
         self._site = PodSite(
             home=home,
@@ -107,10 +115,6 @@ class KubernetesRuntime:
             otlp_endpoint=otlp_endpoint,
         )
         self._api = api or PodApi()
-        self._logs = logs or AgentLogs(home)
-        self._agents: dict[str, PodAgent] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
         self._watcher = PodWatcher(self._api, installation_labels(self._site), self)
         self._closed = False
 
@@ -119,14 +123,14 @@ class KubernetesRuntime:
 
         Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
         """
-        if spec.agent_id in self._agents:
-            raise Conflict(f"The agent {spec.agent_id} already runs.")
         name = pod_name(self._site, spec.agent_id)
-        # reserves the agent id before the first await, so that a second start is refused
-        agent = self._agents[spec.agent_id] = PodAgent(spec, name)
+        agent = self._reserve(PodAgent(spec, name))
         try:
             await asyncio.to_thread(_check_directories, spec)
-            pod = await start_pod(self._api, pod_manifest(self._site, spec), boot_line(spec))
+            proxy = self._proxy if spec.egress_key else None
+            names = await proxy_names(proxy) if proxy else None
+            manifest = pod_manifest(self._site, spec, names)
+            pod = await start_pod(self._api, manifest, boot_line(spec, proxy))
             writer = await asyncio.to_thread(self._logs.writer, spec)
         except BaseException:
             # the next start replaces a pod that is left
@@ -136,9 +140,7 @@ class KubernetesRuntime:
         agent.note(pod)
         agent.output = PodLogReader(self._api, name, writer)
         self._watcher.start()
-        task = asyncio.create_task(self._follow(agent), name=f"exit of {spec.agent_id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._watch(agent, self._follow(agent))
         return agent.describe()
 
     async def stop(self, agent_id: str, grace_s: float) -> None:
@@ -153,10 +155,6 @@ class KubernetesRuntime:
             "Tools are tried only where agents run as processes. Update the agent, and ask it to use "
             "the tool."
         )
-
-    async def list_running(self) -> list[RunningAgent]:
-        """List the running agents that this control process started."""
-        return [agent.describe() for agent in self._agents.values() if agent.uid]
 
     async def unavailable_reason(self) -> str:
         """Return why the API server does not answer, or an empty string."""
@@ -177,14 +175,6 @@ class KubernetesRuntime:
             "of the nodes"
         )
 
-    def archive_log(self, agent_id: str, session_id: str) -> None:
-        """Archive the agent's log at the end of its session; if the pod still runs, after its exit."""
-        agent = self._agents.get(agent_id)
-        if agent is None:
-            self._logs.archive(agent_id)
-        elif agent.spec.session_id == session_id:
-            agent.session_over = True
-
     async def remove_orphans(self) -> int:
         """Remove the pods that an earlier control process left behind; return how many.
 
@@ -196,11 +186,6 @@ class KubernetesRuntime:
         await asyncio.gather(*(self._remove_orphan(pod) for pod in orphans))
         return len(orphans)
 
-    async def exits(self) -> AsyncIterator[AgentExit]:
-        """Yield every exit as it happens, including those caused by `stop`; end after `close`."""
-        while (exit_ := await self._exits.get()) is not None:
-            yield exit_
-
     async def close(self) -> None:
         """Kill the agents that still run and release the adapter's resources; idempotent."""
         if self._closed:
@@ -209,13 +194,12 @@ class KubernetesRuntime:
         agents = [agent for agent in self._agents.values() if agent.uid]
         await asyncio.gather(*(self._kill(agent) for agent in agents))
         await self._watcher.stop()
-        for task in self._tasks:
+        for task in self._watchers:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._watchers, return_exceptions=True)
         await asyncio.to_thread(self._logs.close)
         await self._api.close()
-        with contextlib.suppress(asyncio.QueueFull):
-            self._exits.put_nowait(None)
+        self._end_exits()
 
     def note_pod(self, pod: Pod, *, is_deletion: bool) -> None:
         """Note the newest description of a pod, or its last."""
@@ -269,12 +253,8 @@ class KubernetesRuntime:
             await self._clear_up(agent)
         except (ChoirError, OSError) as error:
             log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
-        # Remove the entry before reporting the exit, so that a receiver can start the agent again.
-        del self._agents[spec.agent_id]
         agent.removed.set()
-        detail = f"{describe_exit(agent.newest)}; its log is {self._logs.path(spec.agent_id)}"
-        code = exit_code(agent.newest)
-        await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
+        await self._report(agent, exit_code(agent.newest), describe_exit(agent.newest))
 
     async def _await_last_event(self, agent: PodAgent) -> None:
         """Wait for the event of a deletion, which has the exit code; it may come after the deletion."""

@@ -6,16 +6,17 @@ import os
 import shutil
 import signal
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
-from choir_common.errors import Conflict, InvalidRequest, Unavailable
+from choir_common.errors import InvalidRequest, Unavailable
 from choir_common.logs.pump import PipeReader
 from choir_control.agents.runtimes.agent_logs import AgentLogs
-from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+from choir_control.agents.runtimes.agent_records import RuntimeWithRecords
+from choir_control.agents.runtimes.port import LaunchSpec, RunningAgent
 from choir_control.agents.runtimes.process import orphans
 from choir_control.agents.runtimes.process.boundary import ProcessLimits
 from choir_control.agents.runtimes.process.cgroups import AgentCgroups
@@ -24,7 +25,6 @@ from choir_control.agents.runtimes.process.orphans import ProcessRecordStore
 
 log = structlog.get_logger()
 
-EXITS_KEPT = 1_000
 TRIAL_TMP = "trial-tmp"
 KILLED_WITHIN_S = 10.0
 LAST_WORDS_S = 1.0
@@ -40,6 +40,11 @@ class ProcessAgent:
     session_over: bool = False
     exited: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def is_running(self) -> bool:
+        """Return whether its process was forked."""
+        return self.process is not None
+
     def describe(self) -> RunningAgent:
         """Return the port's description of the agent."""
         pid = self.process.pid if self.process else None
@@ -47,7 +52,7 @@ class ProcessAgent:
         return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, str(pid), pid)
 
 
-class ProcessRuntime:
+class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
     """`AgentRuntime` with agents as child processes that are killed when control ends."""
 
     def __init__(
@@ -65,7 +70,7 @@ class ProcessRuntime:
         `cgroups` are used instead of those below the cgroup that is delegated to this process.
         """
         self._home = home.resolve()
-        self._logs = logs or AgentLogs(self._home)
+        super().__init__(logs or AgentLogs(self._home))
         self._launcher = ProcessLauncher(
             home=self._home,
             environment=environment,
@@ -75,10 +80,7 @@ class ProcessRuntime:
             cgroups=cgroups,
         )
         self._records = ProcessRecordStore(self._home / "run" / "agents")
-        self._agents: dict[str, ProcessAgent] = {}
         self._trials: set[int] = set()
-        self._watchers: set[asyncio.Task[None]] = set()
-        self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
         # Held while forking and while killing leftovers, because a new child could be taken for a leftover.
         self._forking = asyncio.Lock()
         orphans.adopt_orphans()
@@ -93,10 +95,7 @@ class ProcessRuntime:
 
         Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
         """
-        if spec.agent_id in self._agents:
-            raise Conflict(f"The agent {spec.agent_id} already runs.")
-        # reserves the agent id before the first await, so that a second start is refused
-        agent = self._agents[spec.agent_id] = ProcessAgent(spec)
+        agent = self._reserve(ProcessAgent(spec))
         try:
             boundary = await self._launcher.prepare(spec)
             async with self._forking:
@@ -109,7 +108,7 @@ class ProcessRuntime:
         except asyncio.CancelledError:
             self._drop_failed_start(agent)
             raise
-        self._watch(agent, process)
+        self._watch(agent, self._follow(agent, process))
         return agent.describe()
 
     async def stop(self, agent_id: str, grace_s: float) -> None:
@@ -148,10 +147,6 @@ class ProcessRuntime:
             raise InvalidRequest(lines[-1] or _describe_exit(process.returncode or 0))
         return report
 
-    async def list_running(self) -> list[RunningAgent]:
-        """List the running agents that this control process started."""
-        return [agent.describe() for agent in self._agents.values() if agent.process]
-
     async def unavailable_reason(self) -> str:
         """Return an empty string: child processes depend on no other service."""
         return ""
@@ -164,22 +159,9 @@ class ProcessRuntime:
         """Return what limits memory and processes of tool calls, and why; known after the first start."""
         return self._launcher.call_limits
 
-    def archive_log(self, agent_id: str, session_id: str) -> None:
-        """Archive the agent's log because the session is over; if the process still runs, after its exit."""
-        agent = self._agents.get(agent_id)
-        if agent is None:
-            self._logs.archive(agent_id)
-        elif agent.spec.session_id == session_id:
-            agent.session_over = True
-
     async def remove_orphans(self) -> int:
         """Kill agents that an earlier control process left running; return how many."""
         return await asyncio.to_thread(self._remove_recorded)
-
-    async def exits(self) -> AsyncIterator[AgentExit]:
-        """Yield every exit as it happens, including those caused by `stop`; end after `close`."""
-        while (exit_ := await self._exits.get()) is not None:
-            yield exit_
 
     async def close(self) -> None:
         """Kill the agents that still run and release the adapter's resources."""
@@ -188,8 +170,7 @@ class ProcessRuntime:
             await asyncio.wait(self._watchers, timeout=KILLED_WITHIN_S)
         for watcher in self._watchers:
             watcher.cancel()
-        with contextlib.suppress(asyncio.QueueFull):
-            self._exits.put_nowait(None)
+        self._end_exits()
         await asyncio.to_thread(self._logs.close)
 
     def _live_pids(self) -> set[int]:
@@ -220,13 +201,7 @@ class ProcessRuntime:
             del self._agents[agent.spec.agent_id]
             return
         _signal(agent.process, signal.SIGKILL)
-        self._watch(agent, agent.process)
-
-    def _watch(self, agent: ProcessAgent, process: Process) -> None:
-        name = f"exit of {agent.spec.agent_id}"
-        watcher = asyncio.create_task(self._follow(agent, process), name=name)
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
+        self._watch(agent, self._follow(agent, agent.process))
 
     async def _follow(self, agent: ProcessAgent, process: Process) -> None:
         """Wait for the exit, kill leftover processes, archive the log if needed, and report the exit."""
@@ -240,11 +215,8 @@ class ProcessRuntime:
             await agent.output.settled(LAST_WORDS_S)
         if agent.session_over:
             self._logs.archive(spec.agent_id)
-        # Remove the entry before reporting the exit, so that a receiver can start the agent again.
-        del self._agents[spec.agent_id]
         agent.exited.set()
-        detail = f"{_describe_exit(code)}; its log is {self._logs.path(spec.agent_id)}"
-        await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
+        await self._report(agent, code, _describe_exit(code))
 
     async def _clear_up(self, agent_id: str) -> None:
         async with self._forking:

@@ -1,0 +1,29 @@
+"""Address of the egress proxy's name: a pod that knows it needs no name server."""
+
+import asyncio
+import socket
+
+from choir_common.errors import Unavailable
+from choir_control.agents.runtimes.port import ProxyAddress
+
+RESOLVED_WITHIN_S = 10.0
+
+
+async def proxy_names(proxy: ProxyAddress) -> dict[str, str]:
+    """Return the proxy's host name with its IP address; that of a Service is permanent.
+
+    Raises Unavailable if it cannot be resolved.
+    """
+    host, _, port = proxy.address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        async with asyncio.timeout(RESOLVED_WITHIN_S):
+            answers = await asyncio.to_thread(
+                socket.getaddrinfo, host, int(port), type=socket.SOCK_STREAM
+            )
+    except (OSError, TimeoutError) as error:
+        raise Unavailable(
+            f"The name {host} in CHOIR_EGRESS_AGENTS cannot be resolved: {error or 'no answer'}. Is there "
+            "a Service of that name in control's namespace?"
+        ) from error
+    return {host: str(answers[0][4][0])}

@@ -1,0 +1,179 @@
+"""The production overlay on a real cluster of one node, and every object of both checked by its server.
+
+What one node of Kubernetes 1.20 does not have is replaced, and nothing else: the images' registry (tags of
+this engine), the operator CloudNativePG (the trial's Postgres under its name), the storage class, the model's
+provider, and the newer versions of two APIs. It enforces no NetworkPolicies, and has neither an ingress
+controller nor a metrics server.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.runtimes.containers import connect
+from tests.support.cluster import (
+    NAMESPACE,
+    ROOT,
+    apply,
+    build_images,
+    chat,
+    kubectl,
+    need_cluster,
+    remove_namespace,
+    rendered,
+    volume_of,
+    wait_until_available,
+)
+
+pytestmark = pytest.mark.nightly
+
+REGISTRY, VERSION = "registry.example", "0.1.0"
+IMAGES = (
+    "choir-control",
+    "choir-memory",
+    "choir-gateway",
+    "choir-browser",
+    "choir-egress",
+    "choir-tools",
+    "choir-agent",
+)
+OLDER = {"policy/v1": "policy/v1beta1", "autoscaling/v2": "autoscaling/v2beta2"}
+"""The versions of an API server of 1.20, whose objects have the same fields as ours."""
+OPERATOR = "postgresql.cnpg.io/v1"
+SHARED = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "shared"},
+    "provisioner": "kubernetes.io/host-path",
+}
+
+Manifest = dict[str, Any]
+
+
+def on_this_cluster(overlay: str) -> list[Manifest]:
+    """Return what kubectl renders, with older API versions and without the operator's object."""
+    kept = [one for one in rendered(overlay) if one["apiVersion"] != OPERATOR]
+    return [{**one, "apiVersion": OLDER.get(one["apiVersion"], one["apiVersion"])} for one in kept]
+
+
+def stand_ins() -> list[Manifest]:
+    """Return the trial's Postgres under the operator's name, and the scripted model."""
+    trial = [
+        one for one in rendered("trial") if one["metadata"]["name"] in ("postgres", "rehearsal")
+    ]
+    for one in trial:
+        if one["kind"] == "Service" and one["metadata"]["name"] == "postgres":
+            one["metadata"]["name"] = "postgres-rw"
+    return trial
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[None]:
+    """Give the images of this engine the names of a registry."""
+    need_cluster()
+    build_images()
+    client = connect()
+    for name in IMAGES:
+        client.images.get(f"{name}:local").tag(f"{REGISTRY}/{name}", VERSION)
+    yield
+    for name in IMAGES:
+        client.images.remove(f"{REGISTRY}/{name}:{VERSION}")
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def production(registry: None) -> Iterator[None]:
+    """Apply the overlay and wait until every part is there."""
+    apply(SHARED)
+    try:
+        apply(*on_this_cluster("production"), *stand_ins())
+        for claim in ("choir-home", "choir-gateway", "data-postgres-0"):
+            # this provisioner makes directories of root; those of disks give them to the pod's group
+            volume_of(NAMESPACE, claim).chmod(0o777)
+        kubectl("-n", NAMESPACE, "rollout", "status", "statefulset/nats", "--timeout=600s")
+        wait_until_available()
+        yield
+    finally:
+        remove_namespace()
+        kubectl("delete", "storageclass", "shared", "--ignore-not-found")
+
+
+@pytest.mark.parametrize("overlay", ["trial", "production"])
+def test_the_api_server_accepts_every_object(overlay: str) -> None:
+    need_cluster()
+    objects = on_this_cluster(overlay)
+    apply(*(one for one in objects if one["kind"] == "Namespace"))  # the others need it
+    items = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    answer = kubectl("apply", "--dry-run=server", "-f", "-", stdin=items)
+    accepted = [line for line in answer.splitlines() if line.endswith("(server dry run)")]
+    assert len(accepted) == len(objects)
+
+
+def test_the_guides_own_overlay_changes_what_is_marked(tmp_path: Path) -> None:
+    need_cluster()
+    files = re.findall(
+        r"```yaml\n# (\S+)\n(.*?)```", (ROOT / "docs/kubernetes.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "choir").symlink_to(ROOT)
+    for name, text in files:
+        # kubectl of 1.20 calls directories `bases`
+        (tmp_path / "mine" / name).write_text(text.replace("resources:", "bases:"))
+    shown = kubectl("kustomize", str(tmp_path / "mine"))
+    for value in (
+        "ghcr.io/me/choir-control:0.2.0",
+        "storageClassName: nfs",
+        "https://choir.my.org",
+    ):
+        assert value in shown
+    assert "registry.example/choir-control" not in shown
+    assert "postgres-rw" in shown  # what it does not name stays
+
+
+def test_an_agent_answers_and_every_part_has_its_replicas(production: None) -> None:
+    assert chat("hello to production")
+    found = json.loads(kubectl("-n", NAMESPACE, "get", "deployments,statefulsets", "-o", "json"))
+    ready = {
+        one["metadata"]["name"]: one["status"].get("readyReplicas", 0) for one in found["items"]
+    }
+    assert ready == {
+        "control": 1,
+        "gateway": 1,
+        "browser": 1,
+        "egress": 1,
+        "memory": 2,
+        "nats": 3,
+        "postgres": 1,
+        "rehearsal": 1,
+    }
+
+
+def test_the_servers_of_the_bus_are_one_cluster(production: None) -> None:
+    for number in range(3):
+        log = kubectl("-n", NAMESPACE, "logs", f"nats-{number}")
+        assert "Route connection created" in log
+
+
+@pytest.mark.parametrize("pod", ["nats-0", "memory"])
+def test_a_replica_dies_and_the_next_message_is_answered(production: None, pod: str) -> None:
+    name = pod
+    if pod == "memory":
+        names = kubectl("-n", NAMESPACE, "get", "pods", "-l", "app=memory", "-o", "name")
+        name = names.split()[0].removeprefix("pod/")
+    kubectl("-n", NAMESPACE, "delete", "pod", name, "--force", "--grace-period=0")
+    # not waited for: the others carry on
+    assert chat(f"hello without {pod}", attempts=1)
+    wait_until_available()
+
+
+def test_a_rolling_update_of_the_bus_and_memory_loses_no_message(production: None) -> None:
+    kubectl("-n", NAMESPACE, "rollout", "restart", "statefulset/nats", "deployment/memory")
+    for number in range(5):
+        assert chat(f"message {number} of the update", attempts=1)
+    for what in ("statefulset/nats", "deployment/memory"):
+        kubectl("-n", NAMESPACE, "rollout", "status", what, "--timeout=600s")
+    assert chat("after the update", attempts=1)
