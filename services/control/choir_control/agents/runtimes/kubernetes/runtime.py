@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import ChoirError, Conflict, Unavailable
+from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.containers import ContainerLimits, boot_line
 from choir_control.agents.runtimes.kubernetes.api import PodApi
@@ -147,11 +148,11 @@ class KubernetesRuntime:
         if agent is not None and agent.uid:
             await self._end(agent, max(AT_ONCE_S, math.ceil(grace_s)))
 
-    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
-        """Raise Unavailable: tools are tried only where agents run as processes."""
+    async def run_trial(self, spec: LaunchSpec, order: ToolTrialOrder, timeout_s: float) -> bytes:
+        """Raise Unavailable: no node has the files of the trial."""
         raise Unavailable(
-            "Tools are tried only where agents run as processes. Update the agent, and ask it to use "
-            "the tool."
+            "Tools are tried only where agents run as processes or in Docker. Update the agent, and ask "
+            "it to use the tool."
         )
 
     async def list_running(self) -> list[RunningAgent]:
