@@ -265,9 +265,7 @@ async def _name_tools(choir: Any, agent: ScriptedAgent) -> None:
         await choir.jobs.start("main", "x", options=JobOptions(tool_constraints=wanted))
     assert "'choir.fs.raed' (did you mean choir.fs.read?)" in raised.value.message
     assert f"There are: {', '.join(tools)}." in raised.value.message
-    assert len(raised.value.message) < 400 and "x" not in [
-        it.name for it in await choir.jobs.list("main")
-    ]
+    assert len(raised.value.message) < 400
 
 
 async def test_a_choir_that_is_away_is_unavailable(tmp_path: Path, kind: str) -> None:

@@ -66,7 +66,7 @@ class JobRequests:
             raise Conflict(
                 f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
             )
-        _check_tools(agent_id, job, self._overview.job_tools_of(session))
+        check_tools(agent_id, job, self._overview.job_tools_of(session))
         served = await self._overview.conversations_of(session)
         dm = job.dm or served[0]
         gateway = self._configuration.current.gateway_of(dm)
@@ -140,7 +140,7 @@ class JobRequests:
         raise Unavailable("The same job is being stored elsewhere; try again.")
 
 
-def _check_tools(agent_id: str, job: NewJob, available: tuple[str, ...]) -> None:
+def check_tools(agent_id: str, job: NewJob, available: tuple[str, ...]) -> None:
     """Raise NotFound for tools that the agent's jobs cannot have.
 
     Before the agent has reported its tools, the agent itself checks the names when the job begins.
