@@ -79,21 +79,22 @@ class JobQueued(WireModel):
     """A revision of the session's log before the end of the job; 0 for a duplicate."""
 
 
-def unknown_tools_message(wanted: Sequence[str], available: Collection[str]) -> str:
-    """Return which of the wanted tools a core job cannot have, and those that it can; "" if it can have all.
+def unknown_tools_message(names: Sequence[str], available: Collection[str]) -> str:
+    """Return which of these tools a core job cannot have, and those that it can; "" if it can have all.
 
     Names are canonical, such as `choir.fs.read`.
     """
-    unknown = [name for name in wanted if name not in available]
+    unknown = [name for name in names if name not in available]
     if not unknown:
         return ""
-    names = []
+    faults = []
     for name in unknown[:MAX_UNKNOWN_SHOWN]:
         near = get_close_matches(name[:MAX_NAME_SHOWN], available, 1)
-        names.append(f"{name[:MAX_NAME_SHOWN]!r}" + (f" (did you mean {near[0]}?)" if near else ""))
-    more = len(unknown) - len(names)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        faults.append(f"{name[:MAX_NAME_SHOWN]!r}{hint}")
+    more = len(unknown) - len(faults)
     ending = f" and {more} more" if more else ""
     return (
-        f"A core job has no tool {', '.join(names)}{ending}. "
+        f"A core job has no tool {', '.join(faults)}{ending}. "
         f"There are: {', '.join(sorted(available))}."
     )

@@ -64,11 +64,11 @@ def unknown_tools(job: JobState, available: Sequence[str]) -> str:
 
     Tools of MCP servers are not checked: after a restart of the agent their servers may still be starting.
     """
-    wanted = job.briefing.tool_constraints.allowed_tools
+    names = job.briefing.tool_constraints.allowed_tools
     if job.steps:
         return ""
     return unknown_tools_message(
-        [name for name in wanted if not name.startswith(MCP_PREFIX)], available
+        [name for name in names if not name.startswith(MCP_PREFIX)], available
     )
 
 

@@ -145,8 +145,8 @@ def check_tools(agent_id: str, job: NewJob, available: tuple[str, ...]) -> None:
 
     Before the agent has reported its tools, the agent itself checks the names when the job begins.
     """
-    wanted = job.tool_constraints.allowed_tools
-    message = unknown_tools_message(wanted, available) if available else ""
+    names = job.tool_constraints.allowed_tools
+    message = unknown_tools_message(names, available) if available else ""
     if message:
         raise NotFound(f"tool_constraints.allowed_tools, for {agent_id}: {message}")
 
