@@ -81,7 +81,10 @@ class Coder(Agent):
         if "refuse" in text:
             await self.say("I will not.")
             return PromptResponse(stop_reason="refusal")
-        if "beg" in text:
+        if "pair" in text:
+            await asyncio.gather(self._step("first"), self._step("second"), self._look())
+            await self.say("both are done")
+        elif "beg" in text:
             await self.say(await self._permission())
         elif "WORK" in text:
             await self._work()
@@ -94,6 +97,16 @@ class Coder(Agent):
         await self.client.session_update(SESSION, update)
         usage = Usage(total_tokens=1500, input_tokens=1000, output_tokens=500)
         return PromptResponse(stop_reason="end_turn", usage=usage)
+
+    async def _step(self, name: str) -> None:
+        call = ToolCallUpdate(tool_call_id=name, title=name, kind="edit")
+        await self.client.request_permission(SESSION, call, OPTIONS)
+        Path(f"answered-{name}").touch()
+
+    async def _look(self) -> None:
+        terminal = await self.client.create_terminal(SESSION, "touch", args=["looked"])
+        await self.client.wait_for_terminal_exit(SESSION, terminal.terminal_id)
+        Path("answered-terminal").touch()
 
     async def _permission(self) -> str:
         call = ToolCallUpdate(

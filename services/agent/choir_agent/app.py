@@ -257,9 +257,11 @@ class Agent:
             locks=self._locks,
             mcp_servers=self._toolset.mcp_servers,
             harnesses=self._toolset.harnesses,
+            tools=self._toolset.registry,
             clock=self._clock,
         )
         reporter = StatusReporter(self._control, describer)
+        self._signals.report_to(reporter)
         self._toolset.mcp_servers.report_to(reporter)
         self._toolset.harnesses.report_to(reporter)
         return reporter
@@ -400,6 +402,7 @@ class Agent:
                 money=self._money,
             ),
             skills=skills,
+            tools=self._toolset.registry,
             settings=self._dynamic,
             clock=self._clock,
             status=self._status,

@@ -124,11 +124,11 @@ def build_toolset(
     folders = load_skill_folders(choir_dir, machines.names())
     skills = machines.with_specs(folders.narrow_skills(machines.names()))
     tools += _skill_folder_tools(folders, session_log, programs)
-    tools_of_jobs = [*_names_allowed_in_jobs(tools), START_MANIFEST.name]
-    tools.append(CoreSpawnTool(session_log, tools_of_jobs, SystemClock()))
+    tools.append(spawn := CoreSpawnTool(session_log, SystemClock()))
     tools += [SkillStartTool(skills, session_log), SkillTransitionTool(skills, session_log)]
     known_tools += _names(tools)
     registry, approvals = ToolRegistry(tools), ApprovalClient(control)
+    spawn.use_tools(registry)
     servers = McpServers(
         registry, programs, workspace, approvals=approvals, key_proxy=key_proxy, choir=choir_dir
     )
@@ -213,8 +213,3 @@ def _skill_folder_tools(
 
 def _names(tools: Sequence[Tool]) -> list[str]:
     return [tool.manifest.name for tool in tools]
-
-
-def _names_allowed_in_jobs(tools: Sequence[Tool]) -> list[str]:
-    manifests = [tool.manifest for tool in tools]
-    return [manifest.name for manifest in manifests if manifest.runtime.lanes != "edge"]

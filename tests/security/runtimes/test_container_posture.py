@@ -16,6 +16,8 @@ from choir_control.agents.runtimes.docker.container import (
     Installation,
     container_create_request,
     container_name,
+    trial_create_request,
+    trial_name,
 )
 from choir_control.agents.runtimes.port import LaunchSpec
 from choir_control.images.docker_builder import DockerImageBuilder
@@ -62,6 +64,16 @@ def test_the_lease_token_is_not_in_the_create_request() -> None:
 def test_installations_on_one_engine_do_not_meet() -> None:
     other = Installation(Path("/home/bob/.choir.d"), "x", "y", 1, 1, "info", ContainerLimits())
     assert container_name(SITE, "main") != container_name(other, "main")
+
+
+def test_the_trial_of_a_tool_differs_from_an_agent_in_its_program_only() -> None:
+    trial = trial_create_request(SITE, replace(SPEC, docker_image="sha256:1"))
+    agent = json.loads(GOLDEN.read_text())
+    assert {name for name in trial if trial[name] != agent.get(name)} == {
+        "Image", "Entrypoint", "Cmd",
+    }  # fmt: skip
+    assert trial["Image"] == "sha256:1"
+    assert trial_name(SITE, "main") != container_name(SITE, "main")
 
 
 PROBE = """

@@ -58,7 +58,6 @@ from choir_common.wire.rpc import (
     ResourceBindings,
     SecretsRequest,
     SecretsResponse,
-    StatusReport,
     StatusRequest,
     TerminateRequest,
 )
@@ -134,7 +133,7 @@ class ControlStandIn:
         self.approvals: dict[str, ApprovalResponse] = {}
         self.approval_requests: dict[str, ApprovalRequest] = {}
         self.most_undecided = 20
-        self.statuses: list[StatusReport] = []
+        self.statuses: list[StatusRequest] = []
         self.drafts: list[ReplyDraft] = []
         self.draft_lanes: list[str] = []
         """The lane of each draft."""

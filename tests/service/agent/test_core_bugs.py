@@ -163,6 +163,7 @@ async def open_office() -> AsyncIterator[Office]:
             model=caller,
             harnesses=NoHarnesses(),
             skills=steps,
+            tools=policy.registry,
             settings=settings,
             clock=SystemClock(),
             status=SilentStatus(),

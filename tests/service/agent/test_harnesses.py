@@ -22,8 +22,8 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.harness_config import HarnessConfig
 from choir_common.wire.policy import AgentPolicy, PolicyRule
-from choir_common.wire.rpc import HarnessStatus
-from choir_common.wire.signals import CancelSignal
+from choir_common.wire.rpc import ApprovalRequest, HarnessStatus
+from choir_common.wire.signals import ApprovalResolvedSignal, CancelSignal
 from choir_local.rehearsal.score import Score
 from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, SameAnswer, run_control
@@ -120,6 +120,39 @@ async def test_a_permission_is_a_question_with_nothing_hidden_and_holds_once() -
     used = [p.usage for p in control.payloads() if isinstance(p, ModelOutput) and p.usage]
     of_harness = [usage for usage in used if usage.job_id]
     assert [(usage.name, usage.billed_usd) for usage in of_harness] == [("", None)]
+
+
+def title_of(request: ApprovalRequest) -> str:
+    arguments = request.payload["input"]
+    assert isinstance(arguments, dict)
+    return str(arguments["title"])
+
+
+async def test_requests_that_come_together_run_together_and_each_is_answered_at_once() -> None:
+    async with control_with(harness(ACP)) as control:
+        control.approvals = {}
+
+        def asked() -> dict[str, str]:
+            return {title_of(r): call for call, r in control.approval_requests.items()}
+
+        async def approve(title: str) -> None:
+            answer = control.approvals[asked()[title]].model_copy(update={"status": "approved"})
+            control.approvals[asked()[title]] = answer
+            await control.tell(
+                ApprovalResolvedSignal(approval_id=answer.approval_id, status="approved")
+            )
+
+        async with running_agent(control):
+            await control.say("do: pair")
+            await control.until(lambda: {"first", "second"} <= asked().keys(), DEADLINE_S)
+            # the first one waits for a person; neither the command nor the second one waits for it
+            await control.until((control.workspace / "answered-terminal").exists, DEADLINE_S)
+            await approve("second")
+            await control.until((control.workspace / "answered-second").exists, DEADLINE_S)
+            assert not (control.workspace / "answered-first").exists()
+            await approve("first")
+            end = await outcome(control)
+    assert end.result == {"text": "both are done"}
 
 
 async def test_the_policy_decides_on_permissions_and_on_the_start() -> None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from choir_common.wire.config import Budgets
+from choir_common.wire.core_jobs import JobOptions, ToolConstraints
 from choir_common.wire.events import (
     BudgetExhausted,
     CoreStarted,
@@ -198,6 +199,23 @@ async def test_a_skill_that_cannot_run_or_does_not_complete_fails_the_job(
             await reported(control)
     (end,) = ends(control)
     assert end.outcome == "error" and words in end.reason
+
+
+async def test_a_job_that_names_an_unknown_tool_fails_before_its_model_is_called() -> None:
+    named = ToolConstraints(allowed_tools=("choir.fs.raed", "choir.core.spawn", "mcp.git.log"))
+    wake_up = JOB.model_copy(update={"job": JobOptions(name="read", tool_constraints=named)})
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        async with running_agent(control):
+            await control.until(lambda: any(report.job_tools for report in control.statuses))
+            await control.say("keep the books", "run_1", wake_up=wake_up)
+            await reported(control)
+    (end,) = ends(control)
+    assert (end.outcome, end.steps) == ("error", 0)
+    # tools of MCP servers may come later; the edge lane's own are none of a job
+    assert "'choir.fs.raed' (did you mean choir.fs.read?), 'choir.core.spawn'" in end.reason
+    assert "mcp.git.log" not in end.reason
+    known = next(report.job_tools for report in control.statuses if report.job_tools)
+    assert {"choir.fs.read", "choir.exec"} <= set(known) and "choir.core.spawn" not in known
 
 
 async def test_a_job_that_may_not_start_is_refused_with_the_limit() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from choir_common.errors import Conflict, Unavailable
+from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
 
 
@@ -38,7 +39,7 @@ class HandRuntime:
             gone = AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, f"code {code}")
             self._exits.put_nowait(gone)
 
-    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
+    async def run_trial(self, spec: LaunchSpec, order: ToolTrialOrder, timeout_s: float) -> bytes:
         raise Unavailable("there are no processes")
 
     async def list_running(self) -> list[RunningAgent]:

@@ -28,9 +28,10 @@ from choir_client import (
 )
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
-from choir_common.wire.core_jobs import ContextBundle
+from choir_common.wire.core_jobs import ContextBundle, ToolConstraints
 from choir_common.wire.memory_search import EnsureSpace, MemoryHit, MemoryHits, MemoryQuery
 from choir_common.wire.messages import Empty
+from choir_common.wire.rpc import StatusRequest
 from tests.service.control.openai_world import OpenAIWorld, ScriptedAgent, openai_world
 from tests.service.control.test_approvals import ask
 from tests.service.control.world import OPERATOR_TOKEN, World, until
@@ -221,7 +222,8 @@ async def _plan_and_work(choir: Any, agent: ScriptedAgent) -> None:
 
     agent.may_answer.clear()
     facts = ContextBundle(facts=("the key is a-value-of-a-key",))
-    options = JobOptions(name="sum", verbosity="quiet", context_bundle=facts)
+    read = ToolConstraints(allowed_tools=("choir.fs.read",))
+    options = JobOptions(name="sum", verbosity="quiet", context_bundle=facts, tool_constraints=read)
     job = await choir.jobs.start("main", "add the numbers", options=options, idempotency_key="k")
     again = await choir.jobs.start("main", "add the numbers", options=options, idempotency_key="k")
     assert (again.job_id, again.name) == (job.job_id, "sum")
@@ -231,6 +233,7 @@ async def _plan_and_work(choir: Any, agent: ScriptedAgent) -> None:
         await choir.jobs.start("main", "code", options=JobOptions(harness="codex"))
     with pytest.raises(InvalidRequest, match="not a valid JSON Schema"):
         await choir.jobs.start("main", "x", options=JobOptions(output_schema={"type": "text"}))
+    await _name_tools(choir, agent)
 
     async def is_open() -> bool:
         return [it.name for it in await choir.jobs.list("main")] == [job.name]
@@ -249,6 +252,20 @@ async def _plan_and_work(choir: Any, agent: ScriptedAgent) -> None:
     assert stored.model_copy(update={"context_bundle": facts}) == options
     assert stored.context_bundle.facts == ("the key is [redacted]",)
     assert agent.texts.count("add the numbers") == 1
+
+
+async def _name_tools(choir: Any, agent: ScriptedAgent) -> None:
+    tools = ("choir.fs.read", "choir.fs.write", "mcp.git.log")
+    report = StatusRequest(lane="edge", state="EDGE_IDLE", job_tools=tools)
+    await agent.hand.call("REPORT_STATUS", report)
+    # a report of another conversation says nothing of tools
+    await agent.hand.call("REPORT_STATUS", StatusRequest(lane="edge:second", state="EDGE_IDLE"))
+    wanted = ToolConstraints(allowed_tools=("choir.fs.raed", "choir.fs.write", "x" * 500))
+    with pytest.raises(NotFound) as raised:
+        await choir.jobs.start("main", "x", options=JobOptions(tool_constraints=wanted))
+    assert "'choir.fs.raed' (did you mean choir.fs.read?)" in raised.value.message
+    assert f"There are: {', '.join(tools)}." in raised.value.message
+    assert len(raised.value.message) < 400
 
 
 async def test_a_choir_that_is_away_is_unavailable(tmp_path: Path, kind: str) -> None:

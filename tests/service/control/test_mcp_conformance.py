@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,10 +17,12 @@ from starlette.routing import Route
 
 from tests.service.control.openai_world import OpenAIWorld, openai_world
 from tests.service.control.world import World
-from tests.support.mcp_conformance import install_packages
+from tests.support.mcp_conformance import INSTALL_WITHIN_S, RUN_WITHIN_S, install_packages
 from tests.support.ports import free_port
+from tests.support.preloaded_choirctl import CHOIRCTL
 
-pytestmark = pytest.mark.nightly
+# The installation from npm alone may take minutes.
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(INSTALL_WITHIN_S + RUN_WITHIN_S)]
 OFFERED = {"server-initialize", "ping", "tools-list", "dns-rebinding-protection"}
 NO_METHOD, NO_TOOL, NO_SESSION = "Method not found", "There is no tool 'test_", "server-sse-"
 """Why a scenario is not for this server: what it does not announce, a tool of the suite's own example
@@ -96,3 +100,31 @@ async def test_the_suite_finds_no_fault_in_what_the_server_offers(
     for name, why in NOT_OFFERED.items():
         assert why in " ".join(results[name].faults), (name, results[name].faults)
     assert results.keys() == OFFERED | NOT_OFFERED.keys(), "a scenario that nobody has looked at"
+
+
+async def test_the_inspector_lists_and_calls_the_tools_through_the_bridge(
+    api: OpenAIWorld, tmp_path: Path
+) -> None:
+    suite = await install_packages(tmp_path)
+    api.agent.may_answer.set()
+    token = await api.add_client("inspector", scopes=["chat", "memory"])
+
+    async def inspect(method: str, *words: str) -> dict[str, Any]:
+        server = (str(CHOIRCTL), "mcp", "serve", "main")
+        code, output = await suite.run(
+            *("mcp-inspector", "--cli", "-e", f"CHOIR_CLIENT_TOKEN={token}"),
+            *("-e", f"CHOIR_HOME={api.world.home}", *server, "--method", method, *words),
+        )
+        assert code == 0, output
+        answer: dict[str, Any] = json.loads(output[output.index("{") :])
+        return answer
+
+    listed = await inspect("tools/list")
+    # only those of its scopes
+    assert [it["name"] for it in listed["tools"]] == ["ask", "job_status", "memory_search"]
+    call = ("--tool-name", "ask", "--tool-arg")
+    answer = await inspect("tools/call", *call, "message=hello")
+    assert [it["text"] for it in answer["content"]][1] == "echo: hello"
+    assert not answer.get("isError")
+    refused = await inspect("tools/call", *call, "message=/approve")
+    assert refused["isError"] and "begins with a slash" in refused["content"][0]["text"]

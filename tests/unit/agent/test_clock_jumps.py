@@ -7,6 +7,7 @@ import pytest
 
 from choir_agent.lanes.core_job import CoreJobRunner
 from choir_agent.log.session_state import SessionState
+from choir_agent.tools.registry import ToolRegistry
 from choir_common.clock import SteadyClock
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreStarted, CoreStopped, EventPayload, ModelOutput
@@ -87,6 +88,7 @@ class Worked:
             model=self,  # type: ignore[arg-type]
             harness=None,
             skills=self,  # type: ignore[arg-type]
+            tools=ToolRegistry([]),
             settings=settings_with(Budgets()),
             clock=self.clock,
             status=SilentStatus(),

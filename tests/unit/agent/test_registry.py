@@ -51,6 +51,15 @@ def test_each_lane_sees_its_own_tools_sorted(registry: ToolRegistry) -> None:
     assert names(registry.view("core:one")) == ["t_move", "t_report", "t_write"]
 
 
+def test_jobs_may_use_tools_of_servers_that_came_later_but_none_of_the_edge_lane(
+    registry: ToolRegistry,
+) -> None:
+    registry.replace_tools("mcp.git.", [make_tool("mcp.git.log")])
+    assert registry.tools_of_jobs() == ("mcp.git.log", "t.move", "t.report", "t.write")
+    registry.replace_tools("mcp.git.", [])
+    assert "mcp.git.log" not in registry.tools_of_jobs()
+
+
 def test_a_state_of_a_skill_sees_its_tools_and_those_that_move_it(registry: ToolRegistry) -> None:
     assert names(registry.view("edge", frozenset({"t.write"}))) == ["t_move", "t_write"]
     assert names(registry.view("edge", frozenset())) == ["t_move"]

@@ -1,5 +1,7 @@
 """Wire models of core jobs: what a job is given beside its task, and the request to start one."""
 
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
@@ -13,6 +15,8 @@ MAX_BUNDLE_BYTES = 60_000
 MAX_JOB_KEY = 100
 JobName = Annotated[str, StringConstraints(pattern=JOB_NAME_PATTERN)]
 Verbosity = Literal["quiet", "normal", "detailed"]
+MAX_NAME_SHOWN = 64
+MAX_UNKNOWN_SHOWN = 5
 
 
 class ContextBundle(WireModel):
@@ -73,3 +77,24 @@ class JobQueued(WireModel):
     """Whether an earlier request with the same key started it."""
     seen_rev: int
     """A revision of the session's log before the end of the job; 0 for a duplicate."""
+
+
+def unknown_tools_message(names: Sequence[str], available: Collection[str]) -> str:
+    """Return which of these tools a core job cannot have, and those that it can; "" if it can have all.
+
+    Names are canonical, such as `choir.fs.read`.
+    """
+    unknown = [name for name in names if name not in available]
+    if not unknown:
+        return ""
+    faults = []
+    for name in unknown[:MAX_UNKNOWN_SHOWN]:
+        near = get_close_matches(name[:MAX_NAME_SHOWN], available, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        faults.append(f"{name[:MAX_NAME_SHOWN]!r}{hint}")
+    more = len(unknown) - len(faults)
+    ending = f" and {more} more" if more else ""
+    return (
+        f"A core job has no tool {', '.join(faults)}{ending}. "
+        f"There are: {', '.join(sorted(available))}."
+    )

@@ -266,11 +266,16 @@ class ReplyDraft(WireModel):
     text: str = Field(max_length=MAX_DRAFT)
 
 
+MAX_JOB_TOOLS = 2_000
+
+
 class StatusRequest(StatusReport):
     """REPORT_STATUS: the state of a lane, or the draft of its reply."""
 
     draft: ReplyDraft | None = None
     """Only shown to the user: neither stored nor logged."""
+    job_tools: tuple[str, ...] = Field(default=(), max_length=MAX_JOB_TOOLS)
+    """Canonical names of the tools that core jobs may use; in the reports of the home conversation only."""
 
 
 class TerminateRequest(WireModel):

@@ -32,6 +32,13 @@ class SignalHandler(Protocol):
         """Handle a signal; must not block, and ignores one that it knows."""
 
 
+class ConnectionListener(Protocol):
+    """Receiver of the news that the connection to control was interrupted."""
+
+    def connection_lost(self) -> None:
+        """Handle the interruption; must not block."""
+
+
 class SignalStream:
     """The signals of this session, in the order of their numbers."""
 
@@ -43,6 +50,11 @@ class SignalStream:
         self._wanted_lanes: set[str] = set()
         """Lanes whose messages can be fetched again."""
         self._connection: asyncio.Timeout | None = None
+        self._listener: ConnectionListener | None = None
+
+    def report_to(self, listener: ConnectionListener) -> None:
+        """Tell a listener of each interruption, before the stream is opened again."""
+        self._listener = listener
 
     def has_left(self, lane: str) -> bool:
         """Return whether messages of a conversation were left: later ones must not overtake them."""
@@ -80,6 +92,8 @@ class SignalStream:
                     continue
                 log.info("signal stream interrupted; reconnecting", error=str(error))
             await asyncio.sleep(backoff.pause_s())
+            if self._listener is not None:
+                self._listener.connection_lost()
 
     async def _follow_once(self, handler: SignalHandler, backoff: Backoff) -> None:
         self._rewind()

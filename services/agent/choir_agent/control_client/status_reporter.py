@@ -48,6 +48,11 @@ class StatusReporter:
         """Report all lanes again: the state of an MCP server has changed."""
         self._changed.set()
 
+    def connection_lost(self) -> None:
+        """Report all lanes again, even unchanged: a restarted control does not know them."""
+        self._sent_reports.clear()
+        self._changed.set()
+
     async def run(self) -> None:
         """Send reports until cancelled; a failed report is not repeated before the next change."""
         while True:

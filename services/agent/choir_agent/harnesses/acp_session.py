@@ -6,7 +6,7 @@ What it says of ids, methods and sessions is believed only where it was asked.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from pydantic import JsonValue
@@ -38,6 +38,7 @@ from choir_common.wire.model import JsonObject
 
 CANCEL_WITHIN_S = 3.0
 MAX_TERMINALS = 50
+MAX_WAITING = 20
 MAX_TOOL_CALLS = 1_000
 """Titles of its own tool calls that are remembered."""
 MAX_ID = 200
@@ -51,6 +52,8 @@ class _Terminal:
 
     limit: int
     result: ToolResultCommitted | None = None
+    waiting: list[tuple[str, JsonObject, JsonObject]] = field(default_factory=list)
+    """Requests about it that came before its end: method, parameters and message."""
 
 
 class AcpSession:
@@ -113,16 +116,21 @@ class AcpSession:
     async def next_update(self) -> HarnessUpdate:
         """Return what it says or asks for next; answers what needs no call."""
         while True:
-            message = await self._lines.read()
-            if "method" in message:
-                update = await self._handle(message)
-            elif self._prompt_id is not None and message.get("id") == self._prompt_id:
-                return self._turn_end(message)
-            else:
-                self._lines.note_strange()
-                continue
+            update = await self._take(await self._lines.read())
             if update is not None:
                 return update
+
+    async def wait_for_more(self) -> bool:
+        """Wait until it has written a message; False at its end. A cancelled wait loses nothing."""
+        return await self._lines.has_more(None)
+
+    async def further_update(self, within_s: float) -> HarnessUpdate | None:
+        """Return what it says or asks for within some seconds; None if it does not."""
+        while await self._lines.has_more(within_s):
+            update = await self._take(await self._lines.read())
+            if update is not None:
+                return update
+        return None
 
     async def cancel(self) -> None:
         """Ask it to end its turn; it has a moment to do so."""
@@ -140,6 +148,15 @@ class AcpSession:
                 update = await self.next_update()
                 if isinstance(update, Asked):
                     await update.answer(cancelled_result(update.tool))
+
+    async def _take(self, message: JsonObject) -> HarnessUpdate | None:
+        """Return what a message says; answer it if it needs no call."""
+        if "method" in message:
+            return await self._handle(message)
+        if self._prompt_id is not None and message.get("id") == self._prompt_id:
+            return self._turn_end(message)
+        self._lines.note_strange()
+        return None
 
     async def _call(self, method: str, params: JsonObject) -> JsonObject:
         """Send a request and return its result; raises HarnessError."""
@@ -240,14 +257,21 @@ class AcpSession:
 
         async def store(result: ToolResultCommitted) -> None:
             terminal.result = result
+            for request in terminal.waiting:
+                await self._use_terminal(*request)
 
         return Asked(call.tool, call.arguments, store)
 
     async def _use_terminal(self, method: str, params: JsonObject, message: JsonObject) -> None:
-        """Answer about a command; it has ended, because requests are read after its call only."""
+        """Answer about a command, after its end."""
         terminal = self._terminals.get(str(params.get("terminalId")))
-        if terminal is None or terminal.result is None:
+        if terminal is None:
             await self._fail(message, INVALID_PARAMS, "there is no such terminal")
+            return
+        if terminal.result is None:
+            if len(terminal.waiting) >= MAX_WAITING:
+                raise InvalidRequest("too many requests wait for the end of this command")
+            terminal.waiting.append((method, params, message))
             return
         output = acp_requests.command_output(terminal.result, terminal.limit)
         match method:

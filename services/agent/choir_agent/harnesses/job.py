@@ -18,12 +18,14 @@ from choir_agent.harnesses.acp_requests import PERMISSION
 from choir_agent.harnesses.calls import PROMPT, START, tool_prefix
 from choir_agent.harnesses.connection import HarnessCommand
 from choir_agent.harnesses.instructions import first_prompt, next_prompt, resume_prompt
+from choir_agent.harnesses.open_requests import OpenRequests
 from choir_agent.harnesses.progress import ProgressReports
 from choir_agent.harnesses.spending import HarnessLimitReached, HarnessSpending
 from choir_agent.harnesses.updates import (
     Asked,
     HarnessError,
     HarnessSession,
+    HarnessUpdate,
     HarnessUsage,
     PlanReport,
     Said,
@@ -50,6 +52,10 @@ log = structlog.get_logger("choir.agent.harness")
 MAX_MESSAGE = 100_000
 """Characters of a message that are kept."""
 CLOSE_WITHIN_S = 10.0
+MAX_REQUESTS = 16
+"""Requests whose calls run together."""
+GATHER_PAUSE_S, GATHER_WITHIN_S = 0.02, 0.2
+"""How long the next request may take to be one of them, and how long all may take."""
 
 
 class HarnessJob:
@@ -78,10 +84,17 @@ class HarnessJob:
         spending.resume(fields.get("recorded"))
         self._resumes = bool(self._session_id)
         self._call_id = ""
-        """The call of the last output."""
+        """The first call of the last output."""
         self._action = ""
-        """What the last output's call is for: `start`, `prompt`, or a request."""
-        self._request: Asked | None = None
+        """What the last output's calls are for: `start`, `prompt`, or requests."""
+        self._requests = OpenRequests(self)
+        self._later: list[Asked] = []
+        """Requests that came while others were open, for the next output."""
+        self._ending: TurnOutcome | None = None
+        """The end of a turn that came while requests were open."""
+        self._failure: HarnessError | BudgetExceeded | None = None
+        """What went wrong while requests were open."""
+        self._is_waiting = False
         self._message = ""
         self._text = ""
         """The newest prompt."""
@@ -108,6 +121,48 @@ class HarnessJob:
         """Return why it does not answer; it is not asked again, so nothing."""
         return ""
 
+    def result_committed(self) -> None:
+        """Look for results of the calls that run; must not block."""
+        self._requests.result_committed()
+
+    async def answer_requests(self) -> None:
+        """Answer the requests whose calls run, each as soon as it has a result, and hear what it says."""
+        if self._session is None or not self._requests.is_open:
+            return
+        async with asyncio.TaskGroup() as tasks:
+            listener = tasks.create_task(self._listen(self._session))
+            await self._requests.answer_all()
+            # Otherwise it is at a message, and ends after it.
+            if self._is_waiting:
+                listener.cancel()
+
+    async def _listen(self, session: HarnessSession) -> None:
+        """Hear what it says while requests are open; further requests wait for the next output."""
+        try:
+            while (
+                self._requests.is_open and self._ending is None and len(self._later) < MAX_REQUESTS
+            ):
+                self._is_waiting = True
+                if not await session.wait_for_more():
+                    return
+                self._is_waiting = False
+                self._take(await session.further_update(0))
+        except (HarnessError, BudgetExceeded) as error:
+            self._failure = error
+        finally:
+            self._is_waiting = False
+
+    def _take(self, update: HarnessUpdate | None) -> None:
+        match update:
+            case None:
+                pass
+            case Asked():
+                self._later.append(update)
+            case TurnOutcome():
+                self._ending = update
+            case _:
+                self._hear(update)
+
     async def close(self) -> None:
         """End the harness: it is asked to cancel, and killed a moment later. Records what it used."""
         try:
@@ -131,21 +186,20 @@ class HarnessJob:
         if self._session is None and self._action != START:
             self._ask_to_start(job)
             return
-        result = self._result()
         if self._action == START:
-            _check_permitted(result)
+            _check_permitted(self.find_result(self._call_id))
             await self._start()
             self._ask_to_prompt(job)
             return
         if self._action == PROMPT:
-            _check_permitted(result)
+            _check_permitted(self.find_result(self._call_id))
             await self._prompt(job)
-        elif self._request is not None and result is not None:
-            await self._request.answer(result)
         elif self._action == "":
             self._ask_to_prompt(job)
             return
-        self._request = None
+        await self._requests.finish()
+        if self._failure is not None:
+            raise self._failure
         await self._work()
 
     def _ask_to_start(self, job: JobState) -> None:
@@ -190,37 +244,59 @@ class HarnessJob:
         self._message = ""
 
     async def _work(self) -> None:
-        """Follow the harness until it asks for a call, or its turn ends."""
+        """Follow the harness until it asks for calls, or its turn ends."""
         if self._session is None:
             raise HarnessError("it is not running")
-        while True:
-            match await self._session.next_update():
-                case Said(text=text):
-                    self._message = (self._message + text)[-MAX_MESSAGE:]
-                    self._reports.say(self._message)
-                case Step() as step:
-                    # What follows a step is a new message.
-                    self._message = f"{self._message.rstrip()}\n\n" if self._message else ""
-                    self._reports.take_step(step)
-                case PlanReport() as plan:
-                    self._reports.show_plan(plan)
-                case HarnessUsage() as usage:
-                    self._note_usage(usage)
-                case Asked() as request:
-                    self._ask(request)
-                    return
-                case TurnOutcome() as end:
-                    await self._end_turn(end)
-                    return
+        while not self._later and self._ending is None:
+            self._take(await self._session.next_update())
+        if self._later:
+            await self._gather(self._session)
+            requests, self._later = self._later, []
+            self._ask(requests)
+        elif self._ending is not None:
+            end, self._ending = self._ending, None
+            await self._end_turn(end)
+
+    async def _gather(self, session: HarnessSession) -> None:
+        """Take the requests that follow at once: their calls run together with that of the first.
+
+        What comes later waits for the end of these calls, because a lane has one output at a time.
+        """
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + GATHER_WITHIN_S
+        while self._ending is None and len(self._later) < MAX_REQUESTS and loop.time() < latest:
+            update = await session.further_update(GATHER_PAUSE_S)
+            if update is None:
+                return
+            self._take(update)
+
+    def _hear(self, update: Said | Step | PlanReport | HarnessUsage) -> None:
+        match update:
+            case Said(text=text):
+                self._message = (self._message + text)[-MAX_MESSAGE:]
+                self._reports.say(self._message)
+            case Step() as step:
+                # What follows a step is a new message.
+                self._message = f"{self._message.rstrip()}\n\n" if self._message else ""
+                self._reports.take_step(step)
+            case PlanReport() as plan:
+                self._reports.show_plan(plan)
+            case HarnessUsage() as usage:
+                self._note_usage(usage)
 
     def _note_usage(self, usage: HarnessUsage) -> None:
         self._spending.note(usage, self._settings.current().settings.budgets)
 
-    def _ask(self, request: Asked) -> None:
+    def _ask(self, requests: list[Asked]) -> None:
         own = f"{tool_prefix(self._name)}{PERMISSION}"
-        tool = own if request.tool == PERMISSION else request.tool
-        self._request = request
-        self._commit_call(tool, request.arguments, "request")
+        calls = tuple(
+            _new_call(own if request.tool == PERMISSION else request.tool, request.arguments)
+            for request in requests
+        )
+        self._requests.replace(
+            {call.call_id: request for call, request in zip(calls, requests, strict=True)}
+        )
+        self._commit_calls(calls, "request")
 
     async def _end_turn(self, end: TurnOutcome) -> None:
         if end.usage is not None:
@@ -248,17 +324,17 @@ class HarnessJob:
 
     def _record_unusable(self, output: ModelOutput) -> None:
         # As a result it would complete the job; a call that is closed with the job does not.
-        call = ToolCall(
-            call_id=new_id("call"), tool=f"{tool_prefix(self._name)}{PROMPT}", arguments="{}"
-        )
+        call = _new_call(f"{tool_prefix(self._name)}{PROMPT}", {})
         self._arbiter.commit(
             self._lane, output.model_copy(update={"tool_calls": (call,)}), more_follows=True
         )
 
     def _commit_call(self, tool: str, arguments: JsonObject, action: str) -> None:
-        self._call_id, self._action = new_id("call"), action
-        call = ToolCall(call_id=self._call_id, tool=tool, arguments=_json(arguments))
-        output = self._output("", "tool_calls").model_copy(update={"tool_calls": (call,)})
+        self._commit_calls((_new_call(tool, arguments),), action)
+
+    def _commit_calls(self, calls: tuple[ToolCall, ...], action: str) -> None:
+        self._call_id, self._action = calls[0].call_id, action
+        output = self._output("", "tool_calls").model_copy(update={"tool_calls": calls})
         self._arbiter.commit(self._lane, output, more_follows=True)
 
     def _output(self, text: str, reason: str) -> ModelOutput:
@@ -275,14 +351,14 @@ class HarnessJob:
             provider_fields=session if self._session_id else None,
         )
 
-    def _result(self) -> ToolResultCommitted | None:
-        """Return the result of the last output's call."""
+    def find_result(self, call_id: str) -> ToolResultCommitted | None:
+        """Return the result of a call; None if it has none yet."""
         results = (event.payload for event in self._events())
         return next(
             (
                 payload
                 for payload in results
-                if isinstance(payload, ToolResultCommitted) and payload.call_id == self._call_id
+                if isinstance(payload, ToolResultCommitted) and payload.call_id == call_id
             ),
             None,
         )
@@ -318,6 +394,12 @@ class MissingHarness:
         """Return nothing."""
         return ""
 
+    def result_committed(self) -> None:
+        """Do nothing."""
+
+    async def answer_requests(self) -> None:
+        """Do nothing."""
+
     async def close(self) -> None:
         """Do nothing."""
 
@@ -337,5 +419,5 @@ def _check_permitted(result: ToolResultCommitted | None) -> None:
         )
 
 
-def _json(arguments: JsonObject) -> str:
-    return orjson.dumps(arguments).decode()
+def _new_call(tool: str, arguments: JsonObject) -> ToolCall:
+    return ToolCall(call_id=new_id("call"), tool=tool, arguments=orjson.dumps(arguments).decode())

@@ -87,6 +87,19 @@ class JsonLinesSession:
                 return update
             self._lines.note_strange()
 
+    async def wait_for_more(self) -> bool:
+        """Wait until it has written a message; False at its end. A cancelled wait loses nothing."""
+        return await self._lines.has_more(None)
+
+    async def further_update(self, within_s: float) -> HarnessUpdate | None:
+        """Return what it says or asks for within some seconds; None if it does not."""
+        while await self._lines.has_more(within_s):
+            update = self._parse(await self._lines.read())
+            if update is not None:
+                return update
+            self._lines.note_strange()
+        return None
+
     async def cancel(self) -> None:
         """Ask it to end its turn; it has a moment to do so."""
         if not self._has_turn:

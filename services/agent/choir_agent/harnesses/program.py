@@ -1,7 +1,7 @@
 """The program of a harness: JSON lines over its standard streams, confined like a tool.
 
-Nothing is read ahead: what it writes while Choir works on a request waits in its socket, so a flood cannot
-fill the agent's memory. Lines, and all lines of a job together, have a size limit.
+At most one line is read ahead: what it writes while Choir works on a request waits in its socket, so a flood
+cannot fill the agent's memory. Lines, and all lines of a job together, have a size limit.
 """
 
 import asyncio
@@ -40,6 +40,25 @@ class ProgramLines:
     ) -> None:
         self._call, self._reader, self._writer, self._stderr = call, reader, writer, stderr
         self._bytes = self._strange = 0
+        self._line: bytes | None = None
+        """A line that has arrived, for the next `read`."""
+
+    async def has_more(self, within_s: float | None) -> bool:
+        """Return whether a line has arrived, or arrives in time; False if the program ends.
+
+        None: no limit. A cancelled wait loses nothing.
+        """
+        if self._line is None:
+            # Errors come again at the next `read`, which says what they mean.
+            with suppress(
+                TimeoutError,
+                asyncio.LimitOverrunError,
+                asyncio.IncompleteReadError,
+                ConnectionError,
+            ):
+                async with asyncio.timeout(within_s):
+                    self._line = await self._reader.readuntil()
+        return self._line is not None
 
     async def read(self) -> JsonObject:
         """Return the next message; raises HarnessError at the end, and for what is no message."""
@@ -47,7 +66,7 @@ class ProgramLines:
             # A reader whose buffer is full never waits; the agent's other work must go on.
             await asyncio.sleep(0)
             try:
-                line = await self._reader.readuntil()
+                line, self._line = self._line or await self._reader.readuntil(), None
             except asyncio.LimitOverrunError:
                 raise HarnessError(
                     f"it sent a message of more than {MAX_LINE_BYTES} bytes"

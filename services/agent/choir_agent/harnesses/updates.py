@@ -115,6 +115,14 @@ class HarnessSession(Protocol):
         """Return what it says or asks for next."""
         ...
 
+    async def wait_for_more(self) -> bool:
+        """Wait until it has written a message; False at its end. A cancelled wait loses nothing."""
+        ...
+
+    async def further_update(self, within_s: float) -> HarnessUpdate | None:
+        """Return what it says or asks for within some seconds; None if it does not."""
+        ...
+
     async def cancel(self) -> None:
         """Ask it to end its turn, and wait a moment."""
         ...

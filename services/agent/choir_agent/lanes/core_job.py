@@ -25,14 +25,16 @@ from choir_agent.lanes.core_job_moves import (
     end_for_time_limit,
     next_core_move,
     time_left,
+    unknown_tools,
 )
 from choir_agent.lanes.core_states import FINAL_STATES, CoreState, CoreTrigger, next_core_state
 from choir_agent.lanes.lane_status import LaneStateRecorder
 from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.lanes.turn_moves import CallModel, RunTools
-from choir_agent.log.session_state import JobState
+from choir_agent.log.session_state import CallState, JobState
 from choir_agent.settings import SettingsSource
+from choir_agent.tools.registry import ToolRegistry
 from choir_common.clock import Clock, SteadyClock
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreOutcome, CoreStopped, InjectedInstruction, Reply
@@ -71,6 +73,14 @@ class JobModel(Protocol):
 class RunningHarness(JobModel, Protocol):
     """A harness that does a job."""
 
+    def result_committed(self) -> None:
+        """Look for results of the calls that run; must not block."""
+        ...
+
+    async def answer_requests(self) -> None:
+        """Answer the requests whose calls run, each as soon as it has a result."""
+        ...
+
     async def close(self) -> None:
         """End the harness."""
         ...
@@ -95,6 +105,7 @@ class CoreJobRunner:
         model: JobModel,
         harness: RunningHarness | None,
         skills: SkillStepper,
+        tools: ToolRegistry,
         settings: SettingsSource,
         clock: Clock,
         status: LaneStateRecorder,
@@ -104,7 +115,7 @@ class CoreJobRunner:
         self._arbiter = arbiter
         self._harness = harness
         self._model = harness or model
-        self._skills = skills
+        self._skills, self._tools = skills, tools
         self._settings = settings
         # Time is measured from the job's start event; a changed system clock must not end the job.
         self._time = SteadyClock(clock)
@@ -118,6 +129,11 @@ class CoreJobRunner:
     def wake(self) -> None:
         """Read the log again: something was injected, or a budget extended."""
         self._news.set()
+
+    def result_committed(self) -> None:
+        """Tell the harness, if one does the job, that a call has its result."""
+        if self._harness is not None:
+            self._harness.result_committed()
 
     def cancel(self) -> None:
         """Interrupt the current work; the log already has the cancellation."""
@@ -184,7 +200,7 @@ class CoreJobRunner:
                     await self._think(job)
                 case RunTools():
                     self._move(CoreTrigger.TOOL_PROPOSAL)
-                    await self._arbiter.run_calls(self._lane, self._id, move.calls)
+                    await self._run_calls(move.calls)
                     self._move(CoreTrigger.TOOL_RESULT)
                 case WaitForInfo():
                     self._move(CoreTrigger.NEED_INFO)
@@ -201,8 +217,17 @@ class CoreJobRunner:
                 case _:
                     assert_never(move)
 
+    async def _run_calls(self, calls: tuple[CallState, ...]) -> None:
+        if self._harness is None:
+            await self._arbiter.run_calls(self._lane, self._id, calls)
+            return
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._harness.answer_requests())
+            # every call gets a result, so the answers end with the calls
+            await self._arbiter.run_calls(self._lane, self._id, calls)
+
     async def _think(self, job: JobState) -> None:
-        refusal = self._skills.begin(job)
+        refusal = unknown_tools(job, self._tools.tools_of_jobs()) or self._skills.begin(job)
         if refusal:
             self._end(job, EndJob("error", refusal))
             return
@@ -317,13 +342,14 @@ class CoreJobFactory:
         model: ModelCaller,
         harnesses: HarnessFactory,
         skills: SkillStepper,
+        tools: ToolRegistry,
         settings: SettingsSource,
         clock: Clock,
         status: LaneStateRecorder,
     ) -> None:
         self._arbiter = arbiter
         self._model, self._harnesses = model, harnesses
-        self._skills = skills
+        self._skills, self._tools = skills, tools
         self._settings = settings
         self._clock = clock
         self._status = status
@@ -336,6 +362,7 @@ class CoreJobFactory:
             model=self._model,
             harness=self._harnesses.for_job(job) if job.briefing.harness else None,
             skills=self._skills,
+            tools=self._tools,
             settings=self._settings,
             clock=self._clock,
             status=self._status,

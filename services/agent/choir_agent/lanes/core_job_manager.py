@@ -19,6 +19,7 @@ from choir_common.wire.events import (
     Cancelled,
     CoreStarted,
     InjectedInstruction,
+    ToolResultCommitted,
 )
 
 log = structlog.get_logger("choir.agent.jobs")
@@ -65,6 +66,8 @@ class CoreJobManager:
                     self._start(job)
             case InjectedInstruction(turn_id=str(job_id)) if job_id in self._running:
                 self._running[job_id].wake()
+            case ToolResultCommitted(turn_id=job_id) if job_id in self._running:
+                self._running[job_id].result_committed()
             case BudgetGranted():
                 for runner in self._running.values():
                     runner.wake()

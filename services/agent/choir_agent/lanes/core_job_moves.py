@@ -5,6 +5,7 @@ With an `output_schema` the text must be valid JSON for it; a code fence around 
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,12 +16,14 @@ from choir_agent.lanes.turn_moves import CallModel, RunTools
 from choir_agent.log.session_state import CallStage, JobState
 from choir_common.json_schema import find_violations
 from choir_common.wire.config import Budgets
+from choir_common.wire.core_jobs import unknown_tools_message
 from choir_common.wire.events import CoreOutcome
 from choir_common.wire.model import JsonObject
 
 MAX_RESUMES = 3
 """Crashes without a step in between; at this number the job itself is taken for the cause."""
 MAX_CORRECTIONS = 2
+MCP_PREFIX = "mcp."
 _FENCE = re.compile(r"\A```[a-z]*\n(.*)\n```\Z", re.DOTALL)
 
 
@@ -54,6 +57,19 @@ def parse_job_result(text: str, schema: JsonObject | None) -> JobResult | Invali
     if faults:
         return InvalidResult(f"{'; '.join(faults)}.")
     return JobResult(value if isinstance(value, dict) else {"value": value})
+
+
+def unknown_tools(job: JobState, available: Sequence[str]) -> str:
+    """Return why a job that has not begun cannot, if its briefing names tools that there are not.
+
+    Tools of MCP servers are not checked: after a restart of the agent their servers may still be starting.
+    """
+    names = job.briefing.tool_constraints.allowed_tools
+    if job.steps:
+        return ""
+    return unknown_tools_message(
+        [name for name in names if not name.startswith(MCP_PREFIX)], available
+    )
 
 
 @dataclass(frozen=True, slots=True)

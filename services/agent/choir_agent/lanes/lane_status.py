@@ -9,10 +9,12 @@ from choir_agent.log.session_state import JobState, SessionState, SessionStateSo
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.lane_models import model_for_lane, model_name_for_lane
 from choir_agent.settings import SettingsSource
+from choir_agent.tools.registry import ToolRegistry
 from choir_common.clock import Clock
 from choir_common.lanes import is_edge, is_home
 from choir_common.wire.config import AgentSettings, Budgets
 from choir_common.wire.rpc import (
+    MAX_JOB_TOOLS,
     AwaitedLock,
     HarnessStatus,
     McpServerStatus,
@@ -57,8 +59,10 @@ class LaneStatusDescriber:
         locks: LockWaits,
         mcp_servers: McpServerSource,
         harnesses: HarnessSource,
+        tools: ToolRegistry,
         clock: Clock,
     ) -> None:
+        self._tools = tools
         self._mcp_servers, self._harnesses = mcp_servers, harnesses
         self._session = session
         self._settings = settings
@@ -83,7 +87,13 @@ class LaneStatusDescriber:
             lock_waits=self._locks.waits_of(lane),
             mcp_servers=self._mcp_servers.statuses() if is_home(lane) else (),
             harnesses=self._harnesses.statuses() if is_home(lane) else (),
+            job_tools=self._job_tools() if is_home(lane) else (),
         )
+
+    def _job_tools(self) -> tuple[str, ...]:
+        """Return the tools of core jobs; none if they are too many, so that only the agent checks names."""
+        names = self._tools.tools_of_jobs()
+        return names if len(names) <= MAX_JOB_TOOLS else ()
 
 
 def _model_in_use(settings: AgentSettings, lane: str) -> ModelInUse | None:

@@ -134,6 +134,14 @@ class ToolRegistry:
         """The canonical names of all tools, sorted."""
         return sorted(self._tools)
 
+    def tools_of_jobs(self) -> tuple[str, ...]:
+        """Return the canonical names of the tools that core jobs may use now, sorted."""
+        return tuple(
+            manifest.name
+            for manifest in self.manifests()
+            if manifest.runtime.lanes != "edge" and not manifest.runtime.harness
+        )
+
     def manifests(self) -> list[ToolManifest]:
         """Return all manifests, sorted by name."""
         return [self._tools[name].manifest for name in sorted(self._tools)]

@@ -18,6 +18,7 @@ from choir_common.wire.core_jobs import (
     JobOptions,
     JobQueued,
     NewJob,
+    unknown_tools_message,
 )
 from choir_common.wire.harness_config import harnesses_of
 from choir_common.wire.messages import InboundMessage
@@ -55,8 +56,8 @@ class JobRequests:
     async def start(self, agent_id: str, job: NewJob, *, by: str = "the operator") -> JobQueued:
         """Store the start of a job; `by` is who asks for it, as the agent reads it.
 
-        Raises NotFound for an agent, a conversation or a harness that is not there, Conflict if the agent
-        does not run or the key was used for another task, and InvalidRequest for an invalid schema.
+        Raises NotFound for an agent, a conversation, a harness or a tool that is not there, Conflict if the
+        agent does not run or the key was used for another task, and InvalidRequest for an invalid schema.
         """
         await self._overview.require_known_agent(agent_id)
         self._check(agent_id, job)
@@ -65,6 +66,7 @@ class JobRequests:
             raise Conflict(
                 f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
             )
+        check_tools(agent_id, job, self._overview.job_tools_of(session))
         served = await self._overview.conversations_of(session)
         dm = job.dm or served[0]
         gateway = self._configuration.current.gateway_of(dm)
@@ -136,6 +138,17 @@ class JobRequests:
                 if row is not None:
                     return row
         raise Unavailable("The same job is being stored elsewhere; try again.")
+
+
+def check_tools(agent_id: str, job: NewJob, available: tuple[str, ...]) -> None:
+    """Raise NotFound for tools that the agent's jobs cannot have.
+
+    Before the agent has reported its tools, the agent itself checks the names when the job begins.
+    """
+    names = job.tool_constraints.allowed_tools
+    message = unknown_tools_message(names, available) if available else ""
+    if message:
+        raise NotFound(f"tool_constraints.allowed_tools, for {agent_id}: {message}")
 
 
 def _update_id(agent_id: str, dm: str, key: str | None) -> str:

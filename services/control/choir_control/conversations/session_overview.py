@@ -74,6 +74,10 @@ class AgentOverview:
         further = await self._conversations.list_served([session.session_id])
         return (session.bindings.dm, *further.get(session.session_id, ()))
 
+    def job_tools_of(self, session: SessionRow) -> tuple[str, ...]:
+        """Return the tools that the core jobs of a session may use; empty if they are not known yet."""
+        return self._lane_statuses.job_tools_of(session.agent_id, session.session_id)
+
     async def all(self) -> list[AgentView]:
         """Return all agents that are configured or running, sorted by name."""
         snapshot = self._configuration.current

@@ -122,13 +122,9 @@ class ImageBuildService:
     async def staged(self, agent_id: str) -> AsyncIterator[Path]:
         """Write the newest files as /choir into a directory that ends with the context; build no image.
 
-        One at a time for each agent. Raises the errors of `build`, and Unavailable for images in an engine.
+        One at a time for each agent. Raises the errors of `build`.
         """
         sources = self._required_sources(agent_id)
-        if self._builder.kind != "process":
-            raise Unavailable(
-                "Tools are tried only where agents run as processes: images in an engine must be built."
-            )
         report, top = _SilentReporter(), self._top / TRIALS_DIR
         async with self._trial_locks.of(agent_id):
             await asyncio.to_thread(_clear, top, agent_id)
@@ -141,6 +137,16 @@ class ImageBuildService:
                 yield staging / "choir"
             finally:
                 await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
+
+    @property
+    def has_engine(self) -> bool:
+        """Whether images are those of an engine, so that only their agent can load the tools in them."""
+        return self._builder.kind == "docker"
+
+    async def current_docker_image(self, agent_id: str) -> str:
+        """Return the id of the agent's current image in the engine, or an empty string without one."""
+        image = await asyncio.to_thread(self._image_store.get_current, agent_id)
+        return image.place if image is not None and image.kind == "docker" else ""
 
     def _required_sources(self, agent_id: str) -> ImageSources:
         self._configuration.current.agent(agent_id)

@@ -1,6 +1,7 @@
 """Tools of built images: whether the agent would load them, and how they differ between two images."""
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,17 @@ class ToolChecker:
         report = await asyncio.to_thread(run_tool_check, request)
         raise_refusals(f"The agent {agent_id} would not start with its tools.", report)
         return report
+
+
+def read_timeouts(choir_dir: Path) -> dict[str, int]:
+    """Return the timeout in ms of each tool by its name; invalid manifests are left to the loader. Blocks."""
+    timeouts = {}
+    for place in PLACES:
+        for manifest in sorted((choir_dir / TOOLS_DIR / place).glob("*.json")):
+            with contextlib.suppress(OSError, ValidationError):
+                read = ToolManifestFile.model_validate_json(manifest.read_bytes())
+                timeouts[read.llm.name] = read.runtime.timeout_ms
+    return timeouts
 
 
 def _has_tools(choir_dir: Path) -> bool:

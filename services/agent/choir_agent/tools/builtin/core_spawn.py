@@ -6,7 +6,7 @@ a second job.
 """
 
 import re
-from collections.abc import Iterable
+from typing import Protocol
 
 import orjson
 
@@ -98,18 +98,27 @@ MANIFEST = ToolManifest(
 )
 
 
+class JobTools(Protocol):
+    """Source of the tools that core jobs may use."""
+
+    def tools_of_jobs(self) -> tuple[str, ...]:
+        """Return their canonical names; those of MCP servers come and go."""
+        ...
+
+
 class CoreSpawnTool:
     """Starts core jobs."""
 
     manifest = MANIFEST
 
-    def __init__(
-        self, session: SessionStateSource, tools_of_jobs: Iterable[str], clock: Clock
-    ) -> None:
-        """Create the tool; `tools_of_jobs` are the canonical names of all tools that core jobs may use."""
+    def __init__(self, session: SessionStateSource, clock: Clock) -> None:
         self._session = session
         self._clock = clock
-        self._tools_of_jobs = {name.replace(".", "_"): name for name in tools_of_jobs}
+        self._tools: JobTools | None = None
+
+    def use_tools(self, tools: JobTools) -> None:
+        """Set the source of the tools that a briefing may name."""
+        self._tools = tools
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Start the job; raises ToolFailed if that is not allowed."""
@@ -181,7 +190,8 @@ class CoreSpawnTool:
         constraints = ToolConstraints.model_validate(
             arguments.get("tool_constraints") or {}, strict=False
         )
-        usable = self._tools_of_jobs
+        names = () if self._tools is None else self._tools.tools_of_jobs()
+        usable = {name.replace(".", "_"): name for name in names}
         unknown = [
             name for name in constraints.allowed_tools if name.replace(".", "_") not in usable
         ]

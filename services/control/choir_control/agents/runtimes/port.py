@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from choir_common.wire.local_tools import ToolTrialOrder
+
 
 @dataclass(frozen=True, slots=True)
 class ControlAddress:
@@ -63,7 +65,14 @@ class LaunchSpec:
 
     @classmethod
     def for_trial(
-        cls, agent_id: str, *, workspace: Path, choir_dir: Path, socket_dir: Path, egress_key: str
+        cls,
+        agent_id: str,
+        *,
+        workspace: Path,
+        choir_dir: Path,
+        socket_dir: Path,
+        docker_image: str,
+        egress_key: str,
     ) -> "LaunchSpec":
         """Return the parameters of a tool's trial: those of the agent, without a session."""
         return cls(
@@ -74,6 +83,7 @@ class LaunchSpec:
             workspace=workspace,
             choir_dir=choir_dir,
             socket_dir=socket_dir,
+            docker_image=docker_image,
             egress_key=egress_key,
         )
 
@@ -114,11 +124,11 @@ class AgentRuntime(Protocol):
         """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill it and everything it started."""
         ...
 
-    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
+    async def run_trial(self, spec: LaunchSpec, order: ToolTrialOrder, timeout_s: float) -> bytes:
         """Run the agent's trial program behind the walls of an agent; return its report.
 
-        It runs beside the agent and ends after `timeout_s` seconds at the latest. Raises InvalidRequest
-        with what the program says, and Unavailable.
+        The order's paths are those of this host. It runs beside the agent and ends after `timeout_s`
+        seconds at the latest. Raises InvalidRequest with what the program says, and Unavailable.
         """
         ...
 

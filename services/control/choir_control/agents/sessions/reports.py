@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from choir_common.clock import Clock
-from choir_common.wire.rpc import StatusReport
+from choir_common.wire.rpc import StatusReport, StatusRequest
 from choir_control.log.leases.store import Lease
 
 MAX_LANES = 200
@@ -21,6 +21,7 @@ class _EpochReports:
     epoch: int
     reports: dict[str, StatusReport] = field(default_factory=dict)
     end_times: dict[str, float] = field(default_factory=dict)
+    job_tools: tuple[str, ...] = ()
 
 
 class LaneStatusRegistry:
@@ -30,7 +31,7 @@ class LaneStatusRegistry:
         self._clock = clock
         self._agents: dict[str, _EpochReports] = {}
 
-    def post(self, lease: Lease, report: StatusReport) -> None:
+    def post(self, lease: Lease, report: StatusRequest) -> None:
         """Store a lane's newest report; a new epoch starts without the reports of the last."""
         lanes = self._agents.get(lease.agent_id)
         if lanes is None or (lanes.session_id, lanes.epoch) != (lease.session_id, lease.epoch):
@@ -38,6 +39,7 @@ class LaneStatusRegistry:
         lanes.reports.pop(report.lane, None)
         lanes.end_times.pop(report.lane, None)
         lanes.reports[report.lane] = report
+        lanes.job_tools = report.job_tools or lanes.job_tools
         if report.state in FINAL_STATES:
             lanes.end_times[report.lane] = self._clock.monotonic()
         self._forget_ended(lanes)
@@ -53,6 +55,11 @@ class LaneStatusRegistry:
             return ()
         self._forget_ended(lanes)
         return tuple(lanes.reports.values())
+
+    def job_tools_of(self, agent_id: str, session_id: str) -> tuple[str, ...]:
+        """Return the tools that core jobs of a session may use; empty if they were not reported yet."""
+        lanes = self._agents.get(agent_id)
+        return () if lanes is None or lanes.session_id != session_id else lanes.job_tools
 
     def _forget_ended(self, lanes: _EpochReports) -> None:
         before = self._clock.monotonic() - KEEP_ENDED_S

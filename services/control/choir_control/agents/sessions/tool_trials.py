@@ -1,15 +1,16 @@
 """Trials of an agent's external tools for operators: one call behind the agent's walls, without a session."""
 
 import asyncio
+from pathlib import Path
 
 from choir_common.errors import NotFound, Unavailable
-from choir_common.wire.local_tools import LoadableTool, ToolTrial, ToolTrialOrder, TryTool
+from choir_common.wire.local_tools import ToolTrial, ToolTrialOrder, TryTool
 from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.runtimes.port import AgentRuntime, LaunchSpec
 from choir_control.agents.sessions.launch import make_workspace
 from choir_control.configuration.current import ConfigService
 from choir_control.images.build_service import ImageBuildService
-from choir_control.images.tool_check import ToolChecker
+from choir_control.images.tool_check import ToolChecker, read_timeouts
 from choir_control.settings import ControlSettings
 
 MARGIN_S = 60.0
@@ -45,13 +46,13 @@ class ToolTrialService:
         config = self._configuration.current.config
         defaults = self._configuration.current.agent(agent_id).defaults
         async with self._build_service.staged(agent_id) as choir_dir:
-            report = await self._tools.read(agent_id, choir_dir)
-            entry = _find(report.tools, agent_id, tool)
+            timeout_ms = await self._timeout_of(agent_id, tool, choir_dir)
             spec = LaunchSpec.for_trial(
                 agent_id,
                 workspace=await asyncio.to_thread(make_workspace, config, defaults.workspace),
                 choir_dir=choir_dir,
                 socket_dir=self._settings.agent_socket_dir(agent_id),
+                docker_image=await self._build_service.current_docker_image(agent_id),
                 egress_key=await self._egress.lend_key(agent_id),
             )
             order = ToolTrialOrder(
@@ -63,18 +64,21 @@ class ToolTrialService:
                 egress_key=spec.egress_key,
                 workspace_limits=config.workspaces[defaults.workspace].limits,
             )
-            text = await self._runtime.run_trial(
-                spec, order.model_dump_json().encode(), entry.timeout_ms / 1000 + MARGIN_S
-            )
+            text = await self._runtime.run_trial(spec, order, timeout_ms / 1000 + MARGIN_S)
         try:
             return ToolTrial.model_validate_json(text)
         except ValueError:
             raise Unavailable("The trial ended without a report; see choird's log.") from None
 
-
-def _find(tools: tuple[LoadableTool, ...], agent_id: str, name: str) -> LoadableTool:
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    names = ", ".join(tool.name for tool in tools) or "none"
-    raise NotFound(f"{agent_id} has no tool {name[:80]!r}. Its tools: {names}.")
+    async def _timeout_of(self, agent_id: str, tool: str, choir_dir: Path) -> int:
+        """Return the timeout of a tool in ms; raises NotFound for an unknown one."""
+        if self._build_service.has_engine:
+            # The loader is not installed beside control: the trial program checks the tools itself.
+            timeouts = await asyncio.to_thread(read_timeouts, choir_dir)
+        else:
+            report = await self._tools.read(agent_id, choir_dir)
+            timeouts = {entry.name: entry.timeout_ms for entry in report.tools}
+        if tool not in timeouts:
+            names = ", ".join(timeouts) or "none"
+            raise NotFound(f"{agent_id} has no tool {tool[:80]!r}. Its tools: {names}.")
+        return timeouts[tool]

@@ -75,7 +75,8 @@ class OutboxStore:
     ) -> DeliveryState | None:
         """Store, before the attempt, that the message may be sent from now on.
 
-        Returns None if its row is closed or gone: an erasure cancelled it. In a group an answer always replies to its question; else only if newer messages have arrived since.
+        Returns None if its row is closed or gone: an erasure cancelled it. In a group an answer always
+        replies to its question; else only if newer messages have arrived since.
         """
         row = await self._database.fetchrow(_SENDING, outbox_id, maybe_repeated, is_group)
         if row is None:

@@ -5,7 +5,7 @@ strict for seccomp and process namespaces.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -26,6 +26,7 @@ HOME = "choir.home"
 AGENT = "choir.agent"
 SESSION = "choir.session"
 EPOCH = "choir.epoch"
+TRIAL_COMMAND = ("/opt/agent/bin/python", "-I", "-m", "choir_agent.tool_bench", "try")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,21 @@ def container_create_request(site: Installation, spec: LaunchSpec) -> JsonObject
         "StopSignal": "SIGTERM",
         "HostConfig": _host_config(site, spec),
     }
+
+
+def trial_create_request(site: Installation, spec: LaunchSpec) -> JsonObject:
+    """Return the body for a trial of a tool: an agent's container with another program and newer files.
+
+    The image is the agent's, so that its programs are there; /choir is the directory of the trial.
+    """
+    body = container_create_request(site, replace(spec, docker_image=""))
+    image = spec.docker_image or site.image
+    return {**body, "Image": image, "Entrypoint": [*TRIAL_COMMAND], "Cmd": []}
+
+
+def trial_name(site: Installation, agent_id: str) -> str:
+    """Return the name of a trial's container; no agent's id has a dot."""
+    return f"{container_name(site, agent_id)}.trial"
 
 
 def _host_config(site: Installation, spec: LaunchSpec) -> JsonObject:

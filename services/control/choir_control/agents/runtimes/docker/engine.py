@@ -143,6 +143,20 @@ class DockerEngine:
             str(state["Error"]),
         )
 
+    def wait(self, container_id: str, timeout_s: float) -> int:
+        """Return the exit code of a container after its end. Raises Unavailable, also at the timeout."""
+        with _translate_errors("wait for the container"):
+            return int(self._api().wait(container_id, timeout=timeout_s)["StatusCode"])
+
+    def read_output(self, container_id: str) -> tuple[bytes, bytes]:
+        """Return the whole standard output and standard error of a container. Raises Unavailable."""
+        with _translate_errors("read the container's output"):
+            output, errors = (
+                self._api().logs(container_id, stdout=not is_error, stderr=is_error)
+                for is_error in (False, True)
+            )
+        return bytes(output), bytes(errors)
+
     def read_log(self, container_id: str, since: int) -> bytes:
         """Return the newest output of a container after `since` (Unix seconds); empty if it is gone.
 

@@ -15,10 +15,17 @@ from typing import TypeVar
 
 import structlog
 
-from choir_common.errors import ChoirError, Unavailable
+from choir_common.errors import ChoirError, InvalidRequest, Unavailable
+from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.agent_records import RuntimeWithRecords
-from choir_control.agents.runtimes.containers import ContainerLimits, boot_line
+from choir_control.agents.runtimes.containers import (
+    CONTAINER_CHOIR_DIR,
+    CONTAINER_SOCKET_DIR,
+    CONTAINER_WORKSPACE,
+    ContainerLimits,
+    boot_line,
+)
 from choir_control.agents.runtimes.docker.container import (
     AGENT,
     EPOCH,
@@ -27,6 +34,8 @@ from choir_control.agents.runtimes.docker.container import (
     container_create_request,
     container_name,
     installation_labels,
+    trial_create_request,
+    trial_name,
 )
 from choir_control.agents.runtimes.docker.engine import Container, ContainerState, DockerEngine
 from choir_control.agents.runtimes.docker.streams import ContainerExitWatcher, ContainerLogReader
@@ -41,6 +50,8 @@ KILLED_WITHIN_S = 15.0
 SHORT_ID = 12
 LOG_DRAIN_S = 5.0
 RETRY_S = 1.0
+TRIAL_MARGIN_S = 30.0
+"""Time for which the engine's connection outlives the wait for a trial."""
 
 
 @dataclass(slots=True)
@@ -129,12 +140,40 @@ class DockerRuntime(RuntimeWithRecords[ContainerAgent]):
         await self._run_in_thread(partial(self._engine.stop, agent.container_id, grace_s))
         await self._await_end(agent)
 
-    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
-        """Raise Unavailable: a container needs an image, which is built for agents only."""
-        raise Unavailable(
-            "Tools are tried only where agents run as processes. Update the agent, and ask it to use "
-            "the tool."
+    async def run_trial(self, spec: LaunchSpec, order: ToolTrialOrder, timeout_s: float) -> bytes:
+        """Run the agent's trial program in a container like the agent's; return its report.
+
+        One at a time for each agent. Raises InvalidRequest with what the program says, and Unavailable.
+        """
+        inside = order.model_copy(
+            update={
+                "workspace": CONTAINER_WORKSPACE,
+                "choir_dir": CONTAINER_CHOIR_DIR,
+                "egress_socket": spec.egress_socket(CONTAINER_SOCKET_DIR),
+            }
         )
+        name, body = trial_name(self._site, spec.agent_id), trial_create_request(self._site, spec)
+        container_id = await self._run_in_thread(partial(self._engine.create, name, body))
+        try:
+            line = inside.model_dump_json().encode()
+            await self._run_in_thread(partial(self._engine.start, container_id, line))
+            # Not a thread of the pool: it waits long. The removal below ends it.
+            waiting = asyncio.to_thread(self._engine.wait, container_id, timeout_s + TRIAL_MARGIN_S)
+            async with asyncio.timeout(timeout_s):
+                code = await waiting
+            report, errors = await self._run_in_thread(
+                partial(self._engine.read_output, container_id)
+            )
+        except TimeoutError:
+            raise Unavailable(f"The trial did not end within {timeout_s:g} s.") from None
+        finally:
+            remove = partial(self._engine.remove, container_id)
+            await asyncio.shield(asyncio.create_task(self._run_in_thread(remove)))
+        if code != 0:
+            # the last line: warnings about the host come before it
+            lines = errors.decode(errors="replace").strip().splitlines() or [f"exit code {code}"]
+            raise InvalidRequest(lines[-1])
+        return report
 
     async def unavailable_reason(self) -> str:
         """Return why the engine does not answer, or an empty string.

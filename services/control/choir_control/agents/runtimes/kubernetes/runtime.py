@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.agent_records import RuntimeWithRecords
 from choir_control.agents.runtimes.containers import ContainerLimits, boot_line
@@ -149,11 +150,11 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
         if agent is not None and agent.uid:
             await self._end(agent, max(AT_ONCE_S, math.ceil(grace_s)))
 
-    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
-        """Raise Unavailable: tools are tried only where agents run as processes."""
+    async def run_trial(self, spec: LaunchSpec, order: ToolTrialOrder, timeout_s: float) -> bytes:
+        """Raise Unavailable: no node has the files of the trial."""
         raise Unavailable(
-            "Tools are tried only where agents run as processes. Update the agent, and ask it to use "
-            "the tool."
+            "Tools are tried only where agents run as processes or in Docker. Update the agent, and ask "
+            "it to use the tool."
         )
 
     async def unavailable_reason(self) -> str:

@@ -14,6 +14,7 @@ import structlog
 
 from choir_common.errors import InvalidRequest, Unavailable
 from choir_common.logs.pump import PipeReader
+from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.agent_records import RuntimeWithRecords
 from choir_control.agents.runtimes.port import LaunchSpec, RunningAgent
@@ -122,7 +123,7 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
                 await agent.exited.wait()
         await self._kill(agent)
 
-    async def run_trial(self, spec: LaunchSpec, order: bytes, timeout_s: float) -> bytes:
+    async def run_trial(self, spec: LaunchSpec, order: ToolTrialOrder, timeout_s: float) -> bytes:
         """Run the agent's trial program behind the walls of an agent; return its report.
 
         One at a time for each agent. Raises InvalidRequest with what the program says, and Unavailable.
@@ -136,7 +137,7 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
             raise Unavailable(f"Cannot start the trial: {error}.") from error
         try:
             async with asyncio.timeout(timeout_s):
-                report, errors = await process.communicate(order)
+                report, errors = await process.communicate(order.model_dump_json().encode())
         except TimeoutError:
             raise Unavailable(f"The trial did not end within {timeout_s:g} s.") from None
         finally:
