@@ -12,11 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 UV_PIN = "scripts/uv.txt"
 IMAGE_LOCK = "deploy/docker/images.lock"
-PINNED_FILES = (
-    "deploy/docker/Dockerfile",
-    "docker-compose.yml",
-    "deploy/observability/compose.yml",
-)
+PINNED_FILES = ("deploy/docker/Dockerfile", "docker-compose.yml")
 """The files that name third-party images."""
 UNKNOWN = "-"
 EXIT_UNREACHABLE = 3

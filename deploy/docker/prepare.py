@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from choir_common.stack_secrets import (
 )
 from choir_common.wire.config import Config
 from choir_common.wire.model import JsonObject
+from choir_local.backup.restore_in_place import is_restore_unfinished
+from choir_local.backup.sources import BACKUPS
 from choir_local.bus_users import render_authorization, service_users
 from choir_local.config_values import embedding_settings, memory_settings, read_config
 from choir_local.home import Home
@@ -43,6 +46,8 @@ from choir_local.model_record import (
 from choir_local.settings import LocalSettings
 from choir_local.stack_secrets import create_secret
 from choir_local.stack_state import is_locked
+from choir_local.upgrade.record import Step, UpgradeRecordFile
+from choir_local.version_record import check_version, write_version
 from choirctl.start.state_directory import create_state_directory
 
 VOLUMES = Path("/volumes")
@@ -60,7 +65,20 @@ REHEARSAL_NEEDED = "needed"
 """A file in the volume of `rehearsal`, which serves only where it exists."""
 CONTAINER_SECRETS = (POSTGRES_ADMIN, GATEWAY_TOKEN, *(bus_key(it) for it in SERVICE_NAMES))
 HOST = "host.docker.internal"
+OLLAMA_ON_HOST = f"http://{HOST}:11434"
+OLLAMA_SERVICE = "ollama"
+"""The service of the profile of the same name; its name resolves only while it runs."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared with
+NO_START_STEPS: tuple[Step, ...] = (
+    "stop",
+    "snapshot",
+    "switch",
+    "migrate",
+    "halt",
+    "switch_back",
+    "restore",
+)
+"""Steps of an upgrade in which code and database may not fit together."""
 NATS_CONF = """\
 host: 0.0.0.0
 port: 4222
@@ -199,6 +217,17 @@ def reject_loopback(settings: LocalSettings) -> None:
             )
 
 
+def find_ollama(address: str) -> str:
+    """Return where Ollama is: in this stack if it runs there, unless another address was set."""
+    if address != OLLAMA_ON_HOST:
+        return address
+    try:
+        socket.getaddrinfo(OLLAMA_SERVICE, None)
+    except OSError:
+        return address
+    return f"http://{OLLAMA_SERVICE}:11434"
+
+
 def _configured(config_file: Path, named: Mapping[str, str]) -> JsonObject:
     """Return the database address in config.json for memory; control reads it from the file."""
     address = read_postgres_address(config_file, named)
@@ -243,6 +272,7 @@ def write_service_secrets(home: Path, owner: FileOwner) -> None:
     named = {name: value for name, value in stored.items() if name not in RESERVED_SECRETS}
     settings = LocalSettings.load()
     reject_loopback(settings)
+    settings = settings.model_copy(update={"ollama_host": find_ollama(settings.ollama_host)})
     model = choose_default_model(home, owner, settings, named)
     print_message(f"the model `default` is {model.description}")
     for note in model.notes:
@@ -271,10 +301,30 @@ def write_service_secrets(home: Path, owner: FileOwner) -> None:
     write_file(VOLUMES / "nats" / "nats.conf", conf, root, READABLE)
 
 
+def refuse_unfinished_work(home: Home) -> None:
+    """Raise StartupError if an older version must not start, or an upgrade or restore is unfinished.
+
+    An upgrade itself starts containers in its own steps, so those steps are permitted.
+    """
+    if is_restore_unfinished(home):
+        raise StartupError(
+            "A restore was interrupted. Run it again: `docker compose run --rm --no-deps control choirctl "
+            "backup restore FILE --replace`."
+        )
+    record = UpgradeRecordFile(home).read()
+    if record is not None and record.outcome is None and record.step in NO_START_STEPS:
+        raise StartupError(
+            f"An upgrade was interrupted in the step {record.step}. Continue it: `choirctl upgrade --compose "
+            f"{record.code.directory}`."
+        )
+    check_version(home, home.root / BACKUPS)
+
+
 def main() -> int:
     """Prepare the containers; return the exit code."""
     home = Path(os.environ["CHOIR_HOME"])
     try:
+        refuse_unfinished_work(Home(home))
         if is_locked(Home(home)):
             raise StartupError(
                 f"`choirctl up` runs in {home}. Stop it with `choirctl down`, or give the containers "
@@ -283,6 +333,8 @@ def main() -> int:
         owner = find_owner(home)
         create_home(owner, home)
         write_service_secrets(home, owner)
+        with run_as(owner):
+            write_version(Home(home))
     except StartupError as error:
         print_message(error.message)
         return error.exit_code

@@ -154,7 +154,12 @@ def running_containers(
         home.mkdir(mode=0o700)
         os.chown(home, owner, owner)
     additions = write_additions(place, score)
-    told = {"CHOIR_HTTP_PORT": str(port), "CHOIR_BROWSER_ALLOW": PAGE_HOST, **(env or {})}
+    told = {
+        "CHOIR_HTTP_PORT": str(port),
+        "CHOIR_BROWSER_ALLOW": PAGE_HOST,
+        "COMPOSE_PROFILES": "browser",
+        **(env or {}),
+    }
     stack = ComposeStack(
         home,
         port,

@@ -291,8 +291,9 @@ async def test_memory_outlives_the_containers(stack: ComposeStack) -> None:
 
 def test_up_alone_answers_the_first_hello() -> None:
     """As the guide says: up, then chat; with no .env and no home directory made before."""
-    with running_containers() as stack:
+    with running_containers(env={"COMPOSE_PROFILES": ""}) as stack:
         assert stack.run("chat", "-m", "hello").strip()
+        assert "browser" not in stack.compose("ps", "--all", "--services").split()
         agents = json.loads(stack.run("agent", "list", "--json"))
         assert [agent["agent_id"] for agent in agents] == ["main"]
         a_command_reaches_no_service_through_the_proxy(stack)

@@ -111,7 +111,7 @@ READ = {
     "agents.*.wake_ups.model": f"{CONTROL}/configuration/current.py",
     **{f"backup.{name}": f"{LOCAL}/backup/passphrase.py" for name in ("path", "secret")},
     "backup.every": f"{COMMON}/wire/backup_config.py",
-    "backup.workspaces": f"{LOCAL}/backup/__main__.py",
+    "backup.workspaces": f"{LOCAL}/backup/scheduled.py",
     **{
         f"backup.keep.{name}": f"{LOCAL}/backup/storage.py"
         for name in ("last", "daily", "weekly", "monthly")

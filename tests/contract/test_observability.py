@@ -1,15 +1,11 @@
 """`deploy/observability`: what it configures parses, fits together, and asks only for figures there are."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
@@ -36,13 +32,9 @@ def read(name: str) -> Any:
 
 
 def whole_stack() -> dict[str, Any]:
-    """Return the services of both compose files by name, the second over the first."""
-    files = [ROOT / "docker-compose.yml", HERE / "compose.yml"]
-    found: dict[str, Any] = {}
-    for file in files:
-        for name, service in yaml.safe_load(file.read_text())["services"].items():
-            found[name] = {**found.get(name, {}), **service}
-    return found
+    """Return the services of the compose file by name."""
+    services: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    return services
 
 
 def figures_of(registry: CollectorRegistry) -> dict[str, set[str]]:
@@ -150,15 +142,18 @@ def test_whoever_is_asked_or_told_is_a_service_on_a_shared_network() -> None:
 def test_spans_are_sent_where_the_collector_takes_them() -> None:
     collector = read("collector.yml")
     endpoint = collector["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
-    told = whole_stack()["control"]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"]
-    assert told == f"http://collector:{endpoint.rpartition(':')[2]}"
+    address = f"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:{endpoint.rpartition(':')[2]}"
+    for path in (HERE / "README.md", ROOT / ".env.example"):
+        assert address in path.read_text(), path
     for pipeline in collector["service"]["pipelines"].values():
         for kind in ("receivers", "processors", "exporters"):
             assert set(pipeline[kind]) <= set(collector[kind])
 
 
 def test_what_is_mounted_exists_and_what_is_published_is_for_this_machine() -> None:
-    for name, service in yaml.safe_load((HERE / "compose.yml").read_text())["services"].items():
+    for name, service in whole_stack().items():
+        if "observability" not in service.get("profiles", ()):
+            continue
         for mount in service.get("volumes", ()):
             source = mount.partition(":")[0]
             if source.startswith("./"):
@@ -166,24 +161,3 @@ def test_what_is_mounted_exists_and_what_is_published_is_for_this_machine() -> N
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
         image = service.get("image", "pinned:1")
         assert re.fullmatch(r"[\w./-]+:v?\d[\w.]*", image), f"{name}: {image} names no version"
-
-
-@pytest.mark.skipif(
-    shutil.which("docker") is None, reason="NOT TESTED: no docker compose to read its files with"
-)
-def test_docker_compose_takes_both_files_together() -> None:
-    done = subprocess.run(
-        ["docker", "compose", "-f", "docker-compose.yml", "-f", HERE / "compose.yml", "config"],
-        cwd=ROOT,
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    services = yaml.safe_load(done.stdout)["services"]
-    assert services["memory"]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"]
-    assert services["memory"]["environment"]["CHOIR_POSTGRES_DSN"], "the first file's still hold"
-    for mount in services["prometheus"]["volumes"]:
-        if mount["type"] == "bind" and mount["source"].startswith(str(ROOT)):
-            assert Path(mount["source"]).is_file(), mount

@@ -85,6 +85,11 @@ class Version:
             return dict(json.loads(text))
         return {}
 
+    def is_in(self, step: str) -> bool:
+        """Return whether an upgrade is in a step; the record of the last one stays until the next begins."""
+        record = self.record()
+        return (record.get("step"), record.get("outcome")) == (step, None)
+
 
 @contextlib.contextmanager
 def checkout(ref: str) -> Iterator[Version]:
@@ -170,7 +175,7 @@ def migrations_of(version: Version) -> str:
 async def kill_in(version: Version, command: subprocess.Popen[str], step: str) -> None:
     """Kill an upgrade when it is in a step, or has ended it."""
     deadline = time.monotonic() + PATIENCE_S
-    while command.poll() is None and version.record().get("step") != step:
+    while command.poll() is None and not version.is_in(step):
         assert time.monotonic() < deadline, step
         await asyncio.sleep(0.01)
     command.kill()

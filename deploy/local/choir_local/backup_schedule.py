@@ -10,6 +10,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from datetime import UTC, datetime, timedelta
 
 from choir_common.wire.backup_config import BackupConfig
+from choir_local.backup.failure import BackupFailureFile
 from choir_local.backup.passphrase import backup_config, backup_directory
 from choir_local.backup.storage import SCHEDULED, list_backups
 from choir_local.home import Home
@@ -34,6 +35,7 @@ class BackupSchedule:
         self._home = home
         self._settings = settings
         self._poll_s = poll_s
+        self._failures = BackupFailureFile(home)
         self._rest_until: datetime | None = None
 
     async def run(self) -> None:
@@ -45,6 +47,8 @@ class BackupSchedule:
                 failure = await self._back_up()
                 self._rest_until = now + RETRY_AFTER if failure else None
                 if failure:
+                    # for `choirctl doctor`; a process that was killed has not kept it itself
+                    await asyncio.to_thread(self._failures.write, now, failure)
                     sys.stderr.write(f"{failure}\n")
 
     def _is_due(self, now: datetime) -> bool:

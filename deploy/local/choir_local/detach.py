@@ -19,7 +19,7 @@ from choir_local.launch import open_log
 from choir_local.settings import LocalSettings
 from choir_local.stack_state import StackObserver, StackState, read_state
 
-READY_WITHIN = timedelta(minutes=3)  # initdb on a slow disk, and the first import of every service
+READY_WITHIN = timedelta(minutes=5)  # initdb on a slow disk, and the first import of every service
 POLL_S = 0.05
 
 

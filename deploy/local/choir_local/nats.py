@@ -58,7 +58,7 @@ class EmbeddedNats(EmbeddedServer):
     """Embedded NATS server. A supervisor uses `prepare` and `command`; others use `start`."""
 
     name = "nats-server"
-    ready_within = timedelta(seconds=30)
+    ready_within = timedelta(seconds=90)  # a machine that is busy with other work
     stop_within = timedelta(seconds=5)
 
     def __init__(

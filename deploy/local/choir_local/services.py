@@ -185,7 +185,7 @@ class ServiceProgram(HttpProgram):
     module: ClassVar[str]
     depends_on: ClassVar[tuple[str, ...]]
     stops_before: ClassVar[tuple[str, ...]] = ()
-    ready_within: ClassVar[timedelta] = timedelta(seconds=60)
+    ready_within: ClassVar[timedelta] = timedelta(seconds=120)
     stop_within: ClassVar[timedelta] = timedelta(seconds=10)
     source: ClassVar[str] = ""
     """Name of its log; defaults to its own name."""

@@ -64,7 +64,7 @@ class ChildSpec:
 
     name: str
     program: ChildProgram
-    ready_within: timedelta = timedelta(seconds=30)
+    ready_within: timedelta = timedelta(seconds=90)  # a machine that is busy with other work
     probe: LivenessProbe | None = None
     """Liveness check while it runs; a hung child is killed and restarted."""
     depends_on: tuple[str, ...] = ()

@@ -109,6 +109,10 @@ class Unavailable(ChoirError):
     code, status, exit_code = "unavailable", 503, 6
 
 
+class NotRunning(Unavailable):
+    """No process of a service responds; it may be restarting, or not be part of this deployment."""
+
+
 class OutcomeUnknown(Unavailable):
     """The connection broke during the request, which may have succeeded: retry it under the same key."""
 

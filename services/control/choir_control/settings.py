@@ -80,6 +80,8 @@ class ControlSettings(BusServiceSettings):
     """Address of the gateway's console API; empty: the embedded stack's socket."""
     browser_endpoint: str = ""
     """Address from which the browser service's files are fetched; empty: the embedded stack's socket."""
+    browser_optional: bool = False
+    """Whether the browser service may be absent without a failure: with docker compose it is a profile."""
     egress_endpoint: str = ""
     """Address of the egress service, through which agents reach the network; empty or `off`: they connect
     without it, from the network in which they run."""

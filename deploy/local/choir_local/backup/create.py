@@ -56,7 +56,7 @@ async def create_home_backup(
     """
     if request.passphrase is None and request.scope.secrets:
         raise ValueError("secrets are never written without a passphrase")
-    require_own_home(settings)
+    require_embedded_database(settings)
     _check_target(request.target)
     home = Home(settings.home.expanduser().absolute())
     async with open_database(settings) as access:
@@ -77,8 +77,8 @@ def require_own_home(settings: LocalSettings) -> None:
     """Raise Conflict in a container, and NotFound for a home without an embedded database."""
     if settings.postgres_dsn:
         raise Conflict(
-            "Choir runs in containers here. `choirctl db backup` backs up the database; docs/backup.md and "
-            "docs/upgrade.md have the rest."
+            "This is a container, which cannot replace itself. Upgrade from outside: `choirctl upgrade "
+            "--compose DIR`, see docs/upgrade.md."
         )
     require_embedded_database(settings)
 

@@ -21,6 +21,14 @@ from choir_local.backup.age import AgeReader, CleartextSource, is_encrypted
 from choir_local.backup.archive import BackupEntry, read_archive
 from choir_local.backup.extraction import BackupFileWriter, outside_folder
 from choir_local.backup.manifest import DUMP_PREFIX, BackupHead, BackupManifest
+from choir_local.backup.restore_in_place import (
+    COMPLETE,
+    finish_restore,
+    is_restore_unfinished,
+    mark_complete,
+    require_replaceable,
+    staging_directory,
+)
 from choir_local.backup.sources import BACKUPS, SECRETS
 from choir_local.database.backup import ShowProgress
 from choir_local.database.connection import open_database
@@ -94,9 +102,13 @@ async def restore_home(
     whole backup, and StartupError when the database cannot be restored. Nothing is changed then.
     """
     home = Home(settings.home.expanduser().absolute())
+    if settings.postgres_dsn:
+        return await _restore_in_container(
+            settings, source, passphrase, replace=replace, show_progress=show_progress
+        )
     check_target(home, replace=replace)
     _check_space(source, home.root.parent)
-    with _staging_directory(home.root) as staging:
+    with _staging_directory(home.root.with_name(f".{home.root.name}.restoring")) as staging:
         # no file of a backup is below `run`
         dump = staging / "run" / "restore.dump"
         dump.parent.mkdir(mode=0o700)
@@ -114,6 +126,38 @@ async def restore_home(
         show_progress("putting it in place")
         await asyncio.to_thread(os.sync)
         previous = _put_in_place(home, staging, manifest)
+    return HomeRestoration(head, manifest, chains, previous)
+
+
+async def _restore_in_container(
+    settings: LocalSettings,
+    source: Path,
+    passphrase: bytes | None,
+    *,
+    replace: bool,
+    show_progress: ShowProgress,
+) -> HomeRestoration:
+    home = Home(settings.home.expanduser().absolute())
+    # it raises Conflict while a service uses the database
+    async with open_database(settings, stopped=True) as access:
+        if is_restore_unfinished(home):
+            show_progress("completing an interrupted restore")
+            await finish_restore(access)
+        await require_replaceable(access, replace=replace)
+        _check_space(source, home.root)
+        with _staging_directory(staging_directory(home)) as staging:
+            dump = staging / "run" / "restore.dump"
+            dump.parent.mkdir(mode=0o700)
+            extraction = BackupFileWriter(staging, dump)
+            show_progress("checking and extracting the backup")
+            head, manifest = await asyncio.to_thread(_extract, source, passphrase, extraction)
+            _rewrite_paths(staging / "config.json", head, home.root, extraction.outside)
+            chains = await load_dump(access, dump, manifest.roles, show_progress)
+            shutil.rmtree(staging / "run")
+            show_progress("putting it in place")
+            await asyncio.to_thread(os.sync)
+            mark_complete(home, manifest)
+            previous = await finish_restore(access)
     return HomeRestoration(head, manifest, chains, previous)
 
 
@@ -144,9 +188,8 @@ def _check_space(source: Path, place: Path) -> None:
 
 
 @contextlib.contextmanager
-def _staging_directory(home: Path) -> Iterator[Path]:
-    """Provide an empty directory beside the home; remove what is left of it afterwards."""
-    staging = home.with_name(f".{home.name}.restoring")
+def _staging_directory(staging: Path) -> Iterator[Path]:
+    """Provide an empty directory on the disk of the home; remove what is left of it afterwards."""
     staging.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(staging, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
     try:
@@ -155,14 +198,16 @@ def _staging_directory(home: Path) -> Iterator[Path]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Conflict(f"Another restore into {home} is at work.") from None
+            raise Conflict(f"Another restore works in {staging}.") from None
         # what a killed restore left
         for path in staging.iterdir():
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         yield staging
     finally:
         os.close(descriptor)
-        shutil.rmtree(staging, ignore_errors=True)
+        # once it is complete, only the next restore may finish it
+        if not (staging / COMPLETE).exists():
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def _extract(

@@ -29,6 +29,7 @@ LEFT_OUT = frozenset(
         "logs",
         "spool",
         ".secrets.lock",
+        ".restoring",
         BACKUPS,
         UPGRADES,
     }

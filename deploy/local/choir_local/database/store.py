@@ -83,6 +83,11 @@ class DatabaseStore:
         """Drop a database if it exists."""
         await self._database.execute(f'DROP DATABASE IF EXISTS "{name}"')
 
+    async def has_database(self, name: str) -> bool:
+        """Return whether a database exists."""
+        sql = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)"
+        return bool(await self._database.fetchval(sql, name))
+
     async def rename_into_place(self, name: str, new: str, aside: str) -> None:
         """Rename the database `new` to `name` and the old one to `aside`, in one transaction."""
         await self.drop_database(aside)

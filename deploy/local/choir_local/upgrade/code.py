@@ -13,7 +13,7 @@ from typing import Protocol, assert_never
 
 from choir_common.errors import Conflict, InvalidRequest, StartupError
 from choir_local.exchange import exchange
-from choir_local.upgrade.programs import run_command
+from choir_local.upgrade.programs import CommandRunner, run_command
 from choir_local.upgrade.record import UpgradeRecord, UpgradeVersions
 
 MARK = ".choir-upgrade"
@@ -43,6 +43,7 @@ class Checkout:
 
     root: Path
     ref: str
+    command: CommandRunner = run_command
 
     async def prepare(self, record: UpgradeRecord) -> UpgradeVersions:
         """Fetch the new commit. Refuses local changes, and a commit that is older."""
@@ -74,10 +75,10 @@ class Checkout:
     async def _move(self, commit: str) -> None:
         # --keep refuses to overwrite local changes
         await self._git("reset", "--quiet", "--keep", commit)
-        await run_command(self.root / "scripts" / "install")
+        await self.command(self.root / "scripts" / "install")
 
     async def _git(self, *words: str) -> str:
-        return await run_command("git", *words, cwd=self.root)
+        return await self.command("git", *words, cwd=self.root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,11 @@ def code_source(code: UpgradeVersions) -> CodeSource:
             return WheelInstallation(Path(sys.prefix), code.source)
         case "installed":
             return InstalledVersion()
+        case "compose":
+            raise InvalidRequest(
+                f"An upgrade of the containers in {code.directory} is unfinished. Continue it: `choirctl "
+                f"upgrade --compose {code.directory}`."
+            )
         case _:
             assert_never(code.kind)
 

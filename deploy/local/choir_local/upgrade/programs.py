@@ -5,15 +5,32 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 from choir_common.errors import StartupError
 from choir_local import child_start
 
 SHOWN = 1500  # characters of a program's output in an error
 WITHIN = timedelta(minutes=30)
+VERIFY_WITHIN = timedelta(minutes=2)
+"""How long a version that has started may not answer before its upgrade is undone."""
+REPEAT_S = 3.0
+
+
+class CommandRunner(Protocol):
+    """Runs a program of this machine; `run_command` is the real one."""
+
+    async def __call__(
+        self,
+        *command: str | Path,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        within: timedelta = WITHIN,
+    ) -> str:
+        """Return its standard output. Raises StartupError if it fails or takes too long."""
 
 
 async def run_command(
@@ -51,6 +68,23 @@ async def run_command(
         output = (stderr or stdout).decode(errors="replace").strip()[-SHOWN:]
         raise StartupError(f"{' '.join(map(str, command[:3]))} failed: {output}")
     return stdout.decode(errors="replace").strip()
+
+
+async def repeat_until_done(action: Callable[[], Awaitable[object]], within: timedelta) -> None:
+    """Do an action again until it succeeds. Raises its last StartupError when the time is over.
+
+    A busy machine may not answer in time once; that is no reason to undo an upgrade.
+    """
+    deadline = asyncio.get_running_loop().time() + within.total_seconds()
+    while True:
+        try:
+            await action()
+        except StartupError:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(REPEAT_S)
+        else:
+            return
 
 
 def _bound_to_this_process(command: Sequence[str | Path]) -> list[str]:

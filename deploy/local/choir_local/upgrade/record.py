@@ -18,7 +18,7 @@ ForwardStep = Literal[
 ]
 BackStep = Literal["halt", "switch_back", "restore", "start_again"]
 Step = ForwardStep | BackStep
-CodeKind = Literal["checkout", "wheels", "installed"]
+CodeKind = Literal["checkout", "wheels", "installed", "compose"]
 Outcome = Literal["done", "rolled-back", "abandoned"]
 STEP_VARIABLE = "CHOIR_UPGRADE_STEP"
 """Set for the commands that an upgrade runs, so that they do not continue the upgrade themselves."""
@@ -32,6 +32,8 @@ class UpgradeVersions(BaseModel):
     kind: CodeKind
     source: str = ""
     """A directory of wheels, an index's address, or a ref of git."""
+    directory: str = ""
+    """The directory of the compose file, for Choir in containers."""
     old: str = ""
     """The commit or version before the upgrade."""
     new: str = ""

@@ -4,7 +4,6 @@ Going back is one rename, which takes milliseconds and cannot fail halfway, and 
 """
 
 from choir_common.errors import StartupError
-from choir_common.postgres.pool import Database
 from choir_local.database.connection import MAINTENANCE, DatabaseAccess
 from choir_local.database.store import DatabaseStore
 from choir_local.postgres_cluster import DATABASE
@@ -32,8 +31,9 @@ async def make_snapshot(access: DatabaseAccess) -> None:
 async def restore_snapshot(access: DatabaseAccess) -> None:
     """Put the copy back as the database, unless that was done already."""
     async with access.database(MAINTENANCE, size=1) as maintenance:
-        if await _exists(maintenance, BEFORE):
-            await DatabaseStore(maintenance).rename_into_place(DATABASE, BEFORE, FAILED)
+        store = DatabaseStore(maintenance)
+        if await store.has_database(BEFORE):
+            await store.rename_into_place(DATABASE, BEFORE, FAILED)
 
 
 async def drop_snapshot(access: DatabaseAccess) -> None:
@@ -59,8 +59,3 @@ async def _heads(access: DatabaseAccess, name: str) -> set[tuple[object, ...]]:
         if not await database.fetchval("SELECT to_regclass('choir_control.sessions') IS NOT NULL"):
             return set()
         return {tuple(row.values()) for row in await database.fetch(HEADS)}
-
-
-async def _exists(database: Database, name: str) -> bool:
-    sql = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)"
-    return bool(await database.fetchval(sql, name))

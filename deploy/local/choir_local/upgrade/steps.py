@@ -3,6 +3,7 @@
 import os
 import shutil
 from datetime import timedelta
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import assert_never
@@ -17,7 +18,7 @@ from choir_local.home import Home
 from choir_local.settings import LocalSettings
 from choir_local.stack import kill_stack, stop_stack
 from choir_local.upgrade.code import CodeSource, code_source, installed_program
-from choir_local.upgrade.programs import run_command
+from choir_local.upgrade.programs import VERIFY_WITHIN, repeat_until_done, run_command
 from choir_local.upgrade.record import STEP_VARIABLE, Step, UpgradeRecord
 from choir_local.upgrade.snapshot import (
     check_heads,
@@ -27,7 +28,8 @@ from choir_local.upgrade.snapshot import (
 )
 from choir_local.version_record import check_version, version_file
 
-START_WITHIN = timedelta(minutes=5)
+START_WITHIN = timedelta(minutes=7)
+RESTART_WITHIN = timedelta(minutes=3)
 SPACE_RESERVE = 500_000_000
 """Bytes that stay free beside the backup and the copy of the database."""
 DATABASE_COPIES = 2
@@ -111,10 +113,15 @@ class EmbeddedSteps:
         if again and (not record.was_running or record.code.kind == "installed"):
             return
         # it waits for a stack that an interrupted attempt started
-        await self._choirctl("up", "--detach", "--json")
+        start = partial(self._choirctl, "up", "--detach", "--json")
+        if again:
+            # nothing comes after it: a machine that is busy must not leave Choir stopped
+            await repeat_until_done(start, RESTART_WITHIN)
+        else:
+            await start()
 
     async def _verify(self, record: UpgradeRecord) -> None:
-        await self._choirctl("status", "--json")
+        await repeat_until_done(lambda: self._choirctl("status", "--json"), VERIFY_WITHIN)
         if not record.was_running:
             await self._stop(patient=True)
 

@@ -33,6 +33,7 @@ from choir_common.errors import (
     DeadlineExceeded,
     ErrorEnvelope,
     InvalidRequest,
+    NotRunning,
     Unavailable,
     from_envelope,
 )
@@ -172,7 +173,7 @@ class Bus:
                 headers={**headers, DEADLINE_HEADER: str(int(timeout_s * 1000))},
             )
         except NoRespondersError as error:
-            raise Unavailable(
+            raise NotRunning(
                 f"{_service(subject).capitalize()} is not running right now; it may be restarting."
             ) from error
         except (NatsTimeoutError, TimeoutError) as error:

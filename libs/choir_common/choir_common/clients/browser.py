@@ -4,6 +4,7 @@ from typing import Protocol
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
+from choir_common.errors import NotRunning, Unavailable
 from choir_common.wire.browser import BrowseRequest, BrowseResponse, CloseContext
 from choir_common.wire.messages import Empty
 from choir_common.wire.operator import ComponentStatus
@@ -12,6 +13,7 @@ CONTEXT_TIMEOUT_S = 10.0
 # Added to the request's own page timeout.
 GRACE_S = 15.0
 STATUS_TIMEOUT_S = 2.0
+ABSENT = "does not run here: `docker compose --profile browser up --wait` starts it"
 
 
 class BrowserClient(Protocol):
@@ -25,10 +27,14 @@ class BrowserClient(Protocol):
 
 
 class NatsBrowserClient:
-    """The browser service over NATS."""
+    """The browser service over NATS.
 
-    def __init__(self, bus: Bus) -> None:
+    Where it is `optional`, as with docker compose, its absence is no failure, and errors say how to start it.
+    """
+
+    def __init__(self, bus: Bus, *, optional: bool = False) -> None:
         self._bus = bus
+        self._optional = optional
 
     async def close(self, context: CloseContext) -> None:
         """Destroy the agent's browser context with its tabs and cookies."""
@@ -37,10 +43,22 @@ class NatsBrowserClient:
     async def browse(self, request: BrowseRequest) -> BrowseResponse:
         """Run one browser action; raises Forbidden for a private address, InvalidRequest for a bad URL."""
         timeout_s = request.timeout_ms / 1000 + GRACE_S
-        return await self._bus.request(subjects.browse_page(), request, BrowseResponse, timeout_s)
+        try:
+            return await self._bus.request(
+                subjects.browse_page(), request, BrowseResponse, timeout_s
+            )
+        except NotRunning as error:
+            if self._optional:
+                raise Unavailable(f"The browser {ABSENT}.") from error
+            raise
 
     async def status(self) -> ComponentStatus:
         """Return the browser's status."""
-        return await self._bus.request(
-            subjects.browser_status(), Empty(), ComponentStatus, STATUS_TIMEOUT_S
-        )
+        try:
+            return await self._bus.request(
+                subjects.browser_status(), Empty(), ComponentStatus, STATUS_TIMEOUT_S
+            )
+        except NotRunning:
+            if self._optional:
+                return ComponentStatus(name="browser", ok=True, detail=ABSENT)
+            raise

@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 from rich.status import Status
 
-from choir_common.errors import NotFound
+from choir_common.errors import InvalidRequest, NotFound
 from choir_local.backup.age import is_encrypted
 from choir_local.backup.create import BackupRequest, create_home_backup
 from choir_local.backup.manifest import BackupHead, BackupManifest
 from choir_local.backup.passphrase import backup_config, backup_directory
 from choir_local.backup.restore import HomeRestoration, check_target, restore_home, verify_backup
+from choir_local.backup.scheduled import make_scheduled_backup
 from choir_local.backup.sources import BackupScope
 from choir_local.backup.storage import backup_name, list_backups, prune_backups
 from choir_local.home import Home as LocalHome
@@ -31,6 +32,15 @@ PassphraseFile = Annotated[
         "--passphrase-file",
         help="File with the passphrase; else CHOIR_BACKUP_PASSPHRASE_FILE, else the secret "
         "backup-passphrase, else a prompt.",
+    ),
+]
+
+Scheduled = Annotated[
+    bool,
+    typer.Option(
+        "--scheduled",
+        help="Back up by the section `backup` of config.json, and delete what `backup.keep` does not keep; "
+        "for cron.",
     ),
 ]
 
@@ -66,6 +76,7 @@ def create(
     without_workspaces: Annotated[
         bool, typer.Option("--without-workspaces", help="Leave out the agents' files.")
     ] = False,
+    scheduled: Scheduled = False,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,6 +86,13 @@ def create(
     is encrypted with a passphrase, which you need to restore it: keep it elsewhere.
     """
     settings = _settings(ctx, home)
+    if scheduled:
+        if out or passphrase_file or without_secrets or without_workspaces:
+            raise InvalidRequest(
+                "--scheduled takes everything from config.json: give no other option."
+            )
+        _report(*_make_scheduled(settings), as_json=as_json)
+        return
     local = LocalHome(settings.home)
     passphrase = None
     if not without_secrets or passphrase_file is not None:
@@ -85,12 +103,24 @@ def create(
     with stderr_console().status("backing up…") as line:
         work = create_home_backup(settings, request, lambda words: _show(line, words))
         manifest = asyncio.run(work)
-    size = target.stat().st_size
+    _report(request, manifest, as_json=as_json)
+
+
+def _make_scheduled(settings: LocalSettings) -> tuple[BackupRequest, BackupManifest]:
+    with stderr_console().status("backing up…") as line:
+        result = asyncio.run(make_scheduled_backup(settings, lambda words: _show(line, words)))
+    if result is None:
+        raise NotFound(f"{settings.home / 'config.json'} has no section `backup`.")
+    return result
+
+
+def _report(request: BackupRequest, manifest: BackupManifest, *, as_json: bool) -> None:
+    size = request.target.stat().st_size
     if as_json:
-        print_json({"file": str(target), "size": size, **_summary(manifest)})
+        print_json({"file": str(request.target), "size": size, **_summary(manifest)})
         return
     console = stderr_console()
-    console.print(f"Wrote {target} ({size / 1e6:,.1f} MB).", markup=False)
+    console.print(f"Wrote {request.target} ({size / 1e6:,.1f} MB).", markup=False)
     for line_ in manifest.skipped:
         console.print(f"Left out: {line_}", markup=False)
 
@@ -159,8 +189,9 @@ def restore(
     it is replaced completely or not at all.
     """
     settings = _settings(ctx, home)
-    # before a passphrase is asked for
-    check_target(LocalHome(settings.home), replace=replace)
+    # before a passphrase is asked for; in a container it depends on the database
+    if not settings.postgres_dsn:
+        check_target(LocalHome(settings.home), replace=replace)
     passphrase = _passphrase_for(file, passphrase_file, settings.home)
     with stderr_console().status("restoring…") as line:
         work = restore_home(
@@ -171,7 +202,9 @@ def restore(
             show_progress=lambda words: _show(line, words),
         )
         result = asyncio.run(work)
-    _show_restoration(settings.home, result, as_json=as_json)
+    _show_restoration(
+        settings.home, result, in_container=bool(settings.postgres_dsn), as_json=as_json
+    )
 
 
 def prune(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
@@ -235,7 +268,9 @@ def _show(line: Status, words: str) -> None:
     line.update(f"{words}…")
 
 
-def _show_restoration(home: Path, result: HomeRestoration, *, as_json: bool) -> None:
+def _show_restoration(
+    home: Path, result: HomeRestoration, *, in_container: bool, as_json: bool
+) -> None:
     events = sum(chain.events for chain in result.chains)
     if as_json:
         print_json(
@@ -250,7 +285,7 @@ def _show_restoration(home: Path, result: HomeRestoration, *, as_json: bool) -> 
     console = stderr_console()
     console.print(
         f"Restored {home} with {len(result.chains)} sessions and {events} events; all of them are "
-        "verified. `choirctl up` starts it.",
+        f"verified. `{'docker compose up --wait' if in_container else 'choirctl up'}` starts it.",
         markup=False,
     )
     if not result.manifest.secrets and result.previous is None:

@@ -15,9 +15,9 @@ from choir_local.backup.create import require_own_home
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choir_local.upgrade.code import find_checkout
+from choir_local.upgrade.installations import containers_run, upgrade_steps
 from choir_local.upgrade.record import Step, UpgradeRecord, UpgradeRecordFile, UpgradeVersions
 from choir_local.upgrade.sequence import UpgradeSequence
-from choir_local.upgrade.steps import EmbeddedSteps
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import format_count, print_json, stderr_console
@@ -57,6 +57,14 @@ def upgrade(
             "`installed` if the new version is installed already. Default: `git` in a checkout.",
         ),
     ] = None,
+    compose: Annotated[
+        Path | None,
+        typer.Option(
+            "--compose",
+            metavar="DIR",
+            help="Upgrade Choir in containers: the checkout with the docker-compose.yml that started them.",
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     home: Home = None,
     as_json: AsJson = False,
@@ -70,7 +78,8 @@ def upgrade(
     place = find_target(ctx, home)
     settings = LocalSettings.load().model_copy(update={"home": place.home.expanduser().absolute()})
     local = LocalHome(settings.home)
-    require_own_home(settings)
+    if compose is None:
+        require_own_home(settings)
     file = UpgradeRecordFile(local)
     with file.lock():
         record = file.read()
@@ -78,7 +87,7 @@ def upgrade(
         if record is not None and resumes:
             record = run_upgrade(settings, record, resumes=True)
         if record is None or not resumes or record.outcome == "abandoned":
-            code = _parse_source(source)
+            code = _parse_compose(compose, source) if compose else _parse_source(source)
             asyncio.run(_confirm(place, yes=yes))
             record = run_upgrade(settings, _new_record(local, code), resumes=False)
     _report(record, as_json=as_json)
@@ -90,7 +99,7 @@ def run_upgrade(settings: LocalSettings, record: UpgradeRecord, *, resumes: bool
     with stderr_console().status("upgrading…") as line:
         sequence = UpgradeSequence(
             file,
-            EmbeddedSteps(settings, record),
+            upgrade_steps(settings, record),
             lambda step: line.update(f"{STEP_TEXTS[step]}…"),
         )
         return asyncio.run(sequence.resume(record) if resumes else sequence.run(record))
@@ -113,11 +122,24 @@ def _parse_source(source: str | None) -> UpgradeVersions:
     return UpgradeVersions(kind="wheels", source=place)
 
 
+def _parse_compose(directory: Path, source: str | None) -> UpgradeVersions:
+    if not (directory / "docker-compose.yml").is_file() or not (directory / ".git").exists():
+        raise InvalidRequest(
+            f"{directory} is not a git checkout of Choir with a docker-compose.yml. Published images are "
+            "upgraded by CHOIR_VERSION, see docs/upgrade.md."
+        )
+    if source is not None and source != GIT and not source.startswith(f"{GIT}:"):
+        raise InvalidRequest(
+            "With --compose the new version is a commit: --from git or --from git:REF."
+        )
+    ref = (source or GIT).removeprefix(GIT).removeprefix(":") or "@{upstream}"
+    return UpgradeVersions(kind="compose", source=ref, directory=str(directory.absolute()))
+
+
 def _new_record(home: LocalHome, code: UpgradeVersions) -> UpgradeRecord:
     now = datetime.now(UTC).replace(microsecond=0)
-    return UpgradeRecord(
-        id=f"{now:%Y%m%dT%H%M%SZ}", made_at=now, code=code, was_running=is_running(home)
-    )
+    runs = asyncio.run(containers_run(home, code)) if code.directory else is_running(home)
+    return UpgradeRecord(id=f"{now:%Y%m%dT%H%M%SZ}", made_at=now, code=code, was_running=runs)
 
 
 async def _confirm(place: Target, *, yes: bool) -> None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +41,7 @@ from choir_models.model_check import GET_A_MODEL, REHEARSAL, check_model
 from choirctl.api.control import connect
 from choirctl.output.printing import format_count
 from choirctl.start.background import is_running
+from choirctl.start.backup_state import find_backup_problem
 from choirctl.start.config_file import read_config
 from choirctl.start.state_directory import check_path_length
 
@@ -421,6 +423,13 @@ async def _workspaces(installation: Installation) -> CheckResult:
     return "ok", "within their limits"
 
 
+async def _backups(installation: Installation) -> CheckResult:
+    if not installation.config.exists():
+        return "ok", "no state directory yet"
+    problem = find_backup_problem(installation.home, datetime.now(UTC))
+    return ("warn", problem) if problem else ("ok", "the newest scheduled backup is not overdue")
+
+
 async def _disk(installation: Installation) -> CheckResult:
     place = installation.home.root
     # the state directory may not exist yet: measure the file system of its nearest parent
@@ -463,6 +472,7 @@ CHECKS: dict[str, HealthCheck] = {
     "loopback": _loopback,
     "port": _port,
     "disk": _disk,
+    "backups": _backups,
     "workspaces": _workspaces,
     "postgres": _postgres,
     "postgres-user": _postgres_user,

@@ -68,7 +68,7 @@ class HostToolServices:
         self.questions = questions
         self.memory = NatsMemoryClient(bus)
         self.memory_admin = NatsMemoryAdminClient(bus)
-        self.browser = NatsBrowserClient(bus)
+        self.browser = NatsBrowserClient(bus, optional=settings.browser_optional)
         self.memory_tools = MemoryTools(self.memory, redactor, configuration)
         self.browse_tool = make_browse_tool(self.browser, settings, configuration)
         self.executor = HostToolExecutor(

@@ -1,0 +1,202 @@
+"""What the steps of an upgrade do on an installation of docker compose. Decision 117 has the reasons.
+
+The new images are built beside the old ones under another tag. Switching is a change of tags and of the
+checkout's commit, so going back needs no build.
+"""
+
+import os
+import shutil
+import sys
+import tarfile
+from functools import partial
+from pathlib import Path
+from typing import assert_never
+
+from choir_common.errors import Conflict, StartupError
+from choir_local.backup.passphrase import stored_passphrase
+from choir_local.backup.sources import BACKUPS
+from choir_local.backup.storage import backup_name
+from choir_local.config_values import read_config
+from choir_local.home import Home
+from choir_local.postgres_cluster import DATABASE
+from choir_local.upgrade.code import Checkout
+from choir_local.upgrade.compose_project import (
+    BEFORE_TAG,
+    NEXT_TAG,
+    OWN_TAG,
+    ComposeProject,
+)
+from choir_local.upgrade.programs import (
+    VERIFY_WITHIN,
+    CommandRunner,
+    repeat_until_done,
+    run_command,
+)
+from choir_local.upgrade.record import Step, UpgradeRecord, UpgradeRecordFile
+from choir_local.upgrade.snapshot import BEFORE, FAILED, HEADS
+from choir_local.upgrade.steps import DATABASE_COPIES, RESTART_WITHIN, SPACE_RESERVE
+from choir_local.version_record import check_version, version_file
+
+HAS_LOG = "SELECT to_regclass('choir_control.sessions') IS NOT NULL"
+
+
+class ComposeSteps:
+    """The steps of one upgrade of one compose project."""
+
+    def __init__(self, home: Home, record: UpgradeRecord, run: CommandRunner = run_command) -> None:
+        directory = Path(record.code.directory)
+        self._home = home
+        self._run = run
+        self._checkout = Checkout(directory, record.code.source, run)
+        self._project = ComposeProject(directory, home, run)
+        self._code = UpgradeRecordFile(home).directory / "code"
+
+    async def run(self, step: Step, record: UpgradeRecord) -> UpgradeRecord:
+        """Do one step; return the record."""
+        project = self._project
+        match step:
+            case "prepare":
+                return await self._prepare(record)
+            case "backup":
+                return record.model_copy(update={"backup": str(await self._back_up(record))})
+            case "stop" | "halt":
+                await project.stop(await project.config())
+            case "snapshot":
+                await project.start_database()
+                await self._copy_database()
+            case "switch":
+                await self._put_in_place(record.code.new, NEXT_TAG)
+            case "migrate":
+                await project.start_database()
+                await project.choirctl(await project.config(), "db", "migrate", "--json")
+                await self._check_heads()
+            case "start":
+                await project.start()
+            case "start_again":
+                if record.was_running:
+                    await repeat_until_done(project.start, RESTART_WITHIN)
+                await self._remove_images()
+            case "verify":
+                status = ("exec", "-T", "control", "choirctl", "status", "--json")
+                await repeat_until_done(partial(project.compose, *status), VERIFY_WITHIN)
+            case "switch_back":
+                await self._put_in_place(record.code.old, BEFORE_TAG)
+            case "restore":
+                if record.last_forward not in ("stop", "snapshot"):
+                    await self._restore_database()
+            case "finish":
+                await self._remove_rest(record)
+            case _:
+                assert_never(step)
+        return record
+
+    async def _prepare(self, record: UpgradeRecord) -> UpgradeRecord:
+        """Check everything, and build the new images beside those in use."""
+        config_json = read_config(self._home.config_file)
+        if config_json is not None and config_json.postgres is not None:
+            raise Conflict(
+                f"{self._home.config_file} names a Postgres elsewhere, which an upgrade cannot copy. Back it "
+                "up with its own programs, then follow docs/upgrade.md by hand."
+            )
+        check_version(self._home, self._backups)
+        config = await self._project.config()
+        await self._project.start_database()
+        self._check_space(*await self._project.database_space())
+        code = await self._checkout.prepare(record)
+        await self._extract(code.new)
+        await self._project.tag_images(config, OWN_TAG, BEFORE_TAG)
+        await self._project.build(self._code, config)
+        return record.model_copy(update={"code": code})
+
+    @property
+    def _backups(self) -> Path:
+        # `backup.path` may be a directory that control's container does not see
+        return self._home.root / BACKUPS
+
+    def _check_space(self, size: int, free: int) -> None:
+        needed = size * DATABASE_COPIES + SPACE_RESERVE
+        free = min(free, shutil.disk_usage(self._home.root).free)
+        if free < needed:
+            raise StartupError(
+                f"The upgrade needs {needed / 1e6:,.0f} MB for a backup and a copy of the database; "
+                f"{free / 1e6:,.0f} MB are free in {self._home.root} and in the volume of Postgres."
+            )
+
+    async def _extract(self, commit: str) -> None:
+        """Write the files of a commit beside the checkout, from which the containers run."""
+        shutil.rmtree(self._code, ignore_errors=True)
+        archive = self._code.with_suffix(".tar")
+        self._code.parent.mkdir(mode=0o700, exist_ok=True)
+        await self._run(
+            *("git", "archive", "--format=tar", f"--output={archive}", commit),
+            cwd=self._project.directory,
+        )
+        with tarfile.open(archive) as file:
+            file.extractall(self._code, filter="data")
+        archive.unlink()
+
+    async def _back_up(self, record: UpgradeRecord) -> Path:
+        encrypted = stored_passphrase(self._home) is not None
+        if not self._backups.exists():
+            self._backups.mkdir(mode=0o700)
+            owner = self._home.root.stat()
+            # control writes into it as the owner of the state directory
+            os.chown(self._backups, owner.st_uid, owner.st_gid)
+        target = self._backups / backup_name(record.made_at, "upgrade", encrypted=encrypted)
+        target.unlink(missing_ok=True)
+        # an upgrade does not touch workspaces
+        words = ("backup", "create", "--out", str(target), "--without-workspaces", "--json")
+        secrets = () if encrypted else ("--without-secrets",)
+        await self._project.choirctl(await self._project.config(), *words, *secrets)
+        return target
+
+    async def _put_in_place(self, commit: str, tag: str) -> None:
+        """Move the checkout to a commit and give its images the tag that containers start from."""
+        if not commit:
+            return
+        await self._run("git", "reset", "--quiet", "--keep", commit, cwd=self._project.directory)
+        if Path(sys.prefix).is_relative_to(self._project.directory):
+            # this choirctl runs from the same checkout
+            await self._run(self._project.directory / "scripts" / "install")
+        await self._project.tag_images(await self._project.config(), tag, OWN_TAG)
+
+    async def _copy_database(self) -> None:
+        await self._project.sql(
+            f'DROP DATABASE IF EXISTS "{BEFORE}"',
+            f'CREATE DATABASE "{BEFORE}" TEMPLATE "{DATABASE}" STRATEGY FILE_COPY',
+        )
+
+    async def _restore_database(self) -> None:
+        await self._project.start_database()
+        if BEFORE in (await self._project.sql("SELECT datname FROM pg_database")).split():
+            await self._project.sql(
+                f'DROP DATABASE IF EXISTS "{FAILED}"',
+                # one string is one transaction
+                f'ALTER DATABASE "{DATABASE}" RENAME TO "{FAILED}"; '
+                f'ALTER DATABASE "{BEFORE}" RENAME TO "{DATABASE}"',
+            )
+        # the new version may have recorded itself
+        version_file(self._home).unlink(missing_ok=True)
+
+    async def _check_heads(self) -> None:
+        before, after = [await self._heads(name) for name in (BEFORE, DATABASE)]
+        changed = sorted(before ^ after)
+        if changed:
+            session = changed[0].partition("|")[0]
+            raise StartupError(f"The migration changed the log of session {session}.")
+
+    async def _heads(self, name: str) -> set[str]:
+        if await self._project.sql(HAS_LOG, database=name) != "t":
+            return set()
+        return set((await self._project.sql(HEADS, database=name)).splitlines())
+
+    async def _remove_rest(self, record: UpgradeRecord) -> None:
+        await self._project.start_database()
+        await self._project.sql(*(f'DROP DATABASE IF EXISTS "{name}"' for name in (BEFORE, FAILED)))
+        if not record.was_running:
+            await self._project.stop(await self._project.config(), everything=True)
+        await self._remove_images()
+
+    async def _remove_images(self) -> None:
+        await self._project.untag_images(await self._project.config())
+        shutil.rmtree(self._code, ignore_errors=True)

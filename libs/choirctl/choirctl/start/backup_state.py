@@ -1,0 +1,55 @@
+"""Whether the scheduled backups of a state directory are off, late or failed. Called by `doctor`."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from choir_common.wire.backup_config import BackupConfig
+from choir_local.backup.failure import BackupFailure, BackupFailureFile
+from choir_local.backup.passphrase import backup_config, backup_directory
+from choir_local.backup.storage import SCHEDULED, list_backups
+from choir_local.home import Home
+from choirctl.output.printing import format_age
+
+GRACE = timedelta(hours=2)
+"""Time for a backup to be written, and for one more attempt after a failure."""
+OFF = (
+    "no scheduled backups: a broken disk would take everything. Add the section `backup` to config.json, see "
+    "docs/backup.md."
+)
+
+
+def find_backup_problem(home: Home, now: datetime) -> str:
+    """Return what is wrong with the scheduled backups and what to do; an empty text if nothing is."""
+    config = backup_config(home)
+    if config is None:
+        return OFF
+    directory = backup_directory(home)
+    newest = next((it.made_at for it in list_backups(directory) if it.reason == SCHEDULED), None)
+    return describe_backup_problem(config, directory, newest, BackupFailureFile(home).read(), now)
+
+
+def describe_backup_problem(
+    config: BackupConfig,
+    directory: Path,
+    newest: datetime | None,
+    failure: BackupFailure | None,
+    now: datetime,
+) -> str:
+    """Return the problem with the newest scheduled backup of a directory, or an empty text.
+
+    A failure counts until the next success: the last good backup may be recent, but no more will follow.
+    """
+    age = f"the newest is {format_age(newest, now)} old" if newest else "there is none"
+    if failure is not None and (newest is None or newest <= failure.at):
+        return f"the last one failed {format_age(failure.at, now)} ago: {failure.reason} ({age})"
+    if newest is None:
+        return (
+            f"no scheduled backup in {directory} yet. Choir makes one within minutes while it runs; see "
+            "logs/stack.log if it does not."
+        )
+    if now - newest > config.interval + GRACE:
+        return (
+            f"late: {age}, and `backup.every` is {config.every}. Choir backs up only while it runs; see "
+            "logs/stack.log if it does."
+        )
+    return ""
