@@ -13,6 +13,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _, translate
 from choir_common.wire.agent_questions import is_question_dm
 from choir_common.wire.config import (
     AgentConfig,
@@ -68,17 +69,23 @@ class ConfigSnapshot:
     """Paired users whose conversations are in `config`, by its name."""
     client_dms: Mapping[str, str] = field(default_factory=dict)
     """The client of each conversation of the OpenAI-compatible API, by its name."""
+    app_languages: Mapping[str, str] = field(default_factory=dict)
+    """The language tags that users' apps have said since the start, by conversation."""
 
     @property
     def people(self) -> PersonRegistry:
         """Return who the users of conversations are."""
-        return PersonRegistry(self.config, self.linked, self.paired)
+        return PersonRegistry(self.config, self.linked, self.paired, self.app_languages)
 
     def agent(self, agent_id: str) -> AgentConfig:
         """Return an agent's configuration; raises NotFound."""
         if agent_id not in self.config.agents:
             names = ", ".join(sorted(self.config.agents)) or "none"
-            raise NotFound(f"There is no agent {agent_id!r} in config.json (it has {names}).")
+            raise NotFound(
+                _("There is no agent {agent!r} in config.json (it has {names}).").format(
+                    agent=agent_id, names=names
+                )
+            )
         return self.config.agents[agent_id]
 
     def version_for(self, settings_rev: int) -> int:
@@ -129,7 +136,9 @@ class ConfigSnapshot:
         """Return a session's settings for `dms`, home first; raises NotFound if its model was removed."""
         config, session_bindings = self.config, self.complete_bindings(agent_id, bindings)
         if session_bindings.llm not in config.models:
-            raise NotFound(f"The model {session_bindings.llm!r} is no longer in config.json.")
+            raise NotFound(
+                _("The model {llm!r} is no longer in config.json.").format(llm=session_bindings.llm)
+            )
         return AgentSettings(
             model_name=session_bindings.llm,
             model=config.models[session_bindings.llm],
@@ -353,6 +362,8 @@ class ConfigService:
         self._linked: Mapping[Identity, str] = {}
         self._paired: tuple[PairedUser, ...] = ()
         self._clients: tuple[ApiClient, ...] = ()
+        # one entry for each conversation at most; in memory, since the next message says it again
+        self._app_languages: dict[str, str] = {}
         self.note = ""
         """Why the configuration in force is not the one in the file; empty if it was read from the file."""
 
@@ -360,21 +371,23 @@ class ConfigService:
     def current(self) -> ConfigSnapshot:
         """Return the snapshot in force. Read it once per task, because it may be replaced at any await."""
         if self._current is None:
-            raise NotFound("No configuration has been loaded yet.")
+            raise NotFound(_("No configuration has been loaded yet."))
         return self._current
 
     @property
     def declared(self) -> Config:
         """Return the configuration in force without the conversations of paired users and of clients."""
         if self._candidate is None:
-            raise NotFound("No configuration has been loaded yet.")
+            raise NotFound(_("No configuration has been loaded yet."))
         return self._candidate.config
 
     def root_of(self, workspace: str) -> Path:
         """Return the directory of a workspace; raises NotFound."""
         entry = self.current.config.workspaces.get(workspace)
         if entry is None:
-            raise NotFound(f"There is no workspace {workspace!r} in config.json.")
+            raise NotFound(
+                _("There is no workspace {workspace!r} in config.json.").format(workspace=workspace)
+            )
         return Path(entry.path)
 
     def workspace_path(self, workspace: str) -> Path | None:
@@ -428,7 +441,7 @@ class ConfigService:
         async with self._lock:
             candidate = self._candidate
             if candidate is None:
-                raise NotFound("No configuration has been loaded yet.")
+                raise NotFound(_("No configuration has been loaded yet."))
             version = await self._versions.store_new_version(
                 candidate.digest, candidate.body, reason
             )
@@ -449,6 +462,15 @@ class ConfigService:
         self._clients = tuple(clients)
         self._refresh()
 
+    def note_language(self, dm: str, tag: str) -> None:
+        """Remember the language of a user's app, for what the user is told later."""
+        if tag and dm in self.current.config.dms and not self.current.people.is_group(dm):
+            self._app_languages[dm] = tag
+
+    def translate(self, dm: str, text: str) -> str:
+        """Return a message in the language of a conversation; a text that is none stays as it is."""
+        return translate(text, self.current.people.language_in(dm))
+
     def _refresh(self) -> None:
         if self._current is not None:
             self._current = self._snapshot(self._current.version, self.declared)
@@ -458,7 +480,12 @@ class ConfigService:
         config, paired = add_paired(add_question_dms(declared), self._paired)
         config, client_dms, client_people = add_clients(config, self._clients)
         return ConfigSnapshot(
-            version, config, {**self._linked, **client_people}, paired, client_dms
+            version,
+            config,
+            {**self._linked, **client_people},
+            paired,
+            client_dms,
+            self._app_languages,
         )
 
     def _swap(self, version: int, candidate: ConfigCandidate, reason: Reason) -> ConfigSnapshot:
