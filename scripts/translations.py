@@ -8,6 +8,7 @@ import io
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from babel.messages.catalog import Catalog, Message
@@ -109,10 +110,7 @@ def render_mo(catalogue: Catalog) -> bytes:
     """Return the compiled file; equal catalogues give equal bytes."""
     file = io.BytesIO()
     stable = Catalog(locale=catalogue.locale, fuzzy=False)
-    stable.mime_headers = [
-        ("Content-Type", "text/plain; charset=utf-8"),
-        ("Plural-Forms", catalogue.plural_forms),
-    ]
+    stable.creation_date = stable.revision_date = datetime(2026, 1, 1, tzinfo=UTC)
     for text in catalogue:
         if text.id:
             stable.add(text.id, text.string, context=text.context)

@@ -73,7 +73,7 @@ class MessageSequence(Message):
     _parts: tuple[str, ...]
     _separator: str
 
-    def __new__(cls, separator: str, parts: Iterable[str]) -> Self:  # type: ignore[misc]
+    def __new__(cls, separator: str, parts: Iterable[str]) -> Self:
         """Return the texts with a separator between them."""
         texts = tuple(parts)
         self = super().__new__(cls, separator.join(texts))
@@ -92,7 +92,7 @@ class ErrorMessage(Message):
 
     _kind: Message
 
-    def __new__(cls, words: str, kind: Message) -> Self:  # type: ignore[misc]
+    def __new__(cls, words: str, kind: Message) -> Self:
         """Return the words of an error, which are English, with a sentence about its kind."""
         self = super().__new__(cls, words)
         self._kind = kind

@@ -215,8 +215,8 @@ class OperationService:
     ) -> None:
         operation_id, at = running.operation_id, running.progress.outcome or running.progress.at
         result_text = error[1] if error else at or status
-        text = join(": ", (_subject_text(running.kind, running.subject), result_text))
-        text = translate(text, running.language)
+        message = join(": ", (_subject_text(running.kind, running.subject), result_text))
+        text = translate(message, running.language)
         try:
             dm = await self._store.store_outcome(operation_id, status, at, error, result, text)
             if dm is not None:

@@ -182,7 +182,9 @@ def format_preview(report: ForgetReport, *, is_messenger: bool = False) -> str:
     memory = report.memory
     listed = [_line(document) for document in memory.documents[:SHOWN]]
     more = memory.total - len(listed)
-    lines = [_("This permanently erases {what}. Times are in UTC.").format(what=_describe(report))]
+    lines: list[str] = [
+        _("This permanently erases {what}. Times are in UTC.").format(what=_describe(report))
+    ]
     lines += listed
     if more > 0:
         lines.append(ngettext("… and {count} more.", "… and {count} more.", more))
@@ -194,7 +196,7 @@ def format_preview(report: ForgetReport, *, is_messenger: bool = False) -> str:
 
 def format_result(report: ForgetReport) -> str:
     """Return what was erased, and what the agent does now."""
-    lines = [_("Erased: {what}.").format(what=_describe(report))]
+    lines: list[str] = [_("Erased: {what}.").format(what=_describe(report))]
     lines += _restored_and_logs(report)
     if report.restarts:
         lines.append(
