@@ -310,8 +310,8 @@ class ApprovalStore:
         language = self._configuration.current.people.language_in(decider)
         buttons_json = _buttons_json(nonce, choices, language) if dm else None
         place = (decider, dm.gateway) if dm and decider != lease.dm else (None, None)
-        asked_dm = decider if place[0] else lease.turn_dm or lease.dm
-        text = self.translate(asked_dm, text)
+        target_dm = decider if place[0] else lease.turn_dm or lease.dm
+        text = self.translate(target_dm, text)
         await connection.execute(NOTICE, approval_id, text, buttons_json, *place)
         gateway = self._configuration.current.gateway_of(lease.dm)
         if decider != lease.dm and gateway is not None:

@@ -123,8 +123,8 @@ class SessionCloser:
             notices = _farewells(snapshot, status, farewell[1].dm) if farewell else {}
             notices = self._translate(notices)
             # the event is English, like every event; its reader gets the text in the own language
-            told = self._configuration.translate(farewell[1].dm, text) if farewell else ""
-            if await self._store.end(snapshot, status, reason, farewell, told, notices):
+            user_text = self._configuration.translate(farewell[1].dm, text) if farewell else ""
+            if await self._store.end(snapshot, status, reason, farewell, user_text, notices):
                 self.announce(session_id)
                 for dm in (*notices, *((farewell[1].dm,) if farewell else ())):
                     self._outbox.rescan(dm)

@@ -130,8 +130,8 @@ class MemoryModeService:
         for dm in await self._all_dms(memory.dm, session):
             gateway = self._configuration.current.gateway_of(dm)
             if gateway is not None:
-                told = self._configuration.translate(dm, text)
-                await self._settings.notify(dm, gateway, told)
+                notice = self._configuration.translate(dm, text)
+                await self._settings.notify(dm, gateway, notice)
                 self._outbox.rescan(dm)
 
     def _require_home(self, dm: str, session: SessionRow | None, agent_id: str | None) -> None:

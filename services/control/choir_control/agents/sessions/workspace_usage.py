@@ -120,9 +120,9 @@ class WorkspaceUsageService:
         for dm in (session.bindings.dm, *await self._conversations.list_bound(session.session_id)):
             gateway = self._configuration.current.gateway_of(dm)
             if gateway is not None:
-                notice = NOTICE.format(name=name, excess=excess)
-                told = self._configuration.translate(dm, notice)
-                await self._notices.notify(dm, gateway, told)
+                text = NOTICE.format(name=name, excess=excess)
+                notice = self._configuration.translate(dm, text)
+                await self._notices.notify(dm, gateway, notice)
                 self._outbox.rescan(dm)
         self._notified.add(name)
         log.warning("workspace is over its limit", workspace=name, excess=excess)

@@ -162,12 +162,12 @@ class ProposalWorker:
         detail = detail[:MAX_DETAIL_CHARS]
         summary = summary_text(approval.request_type, approval.payload)
         text = format_result(summary, approval.approval_id, _outcome_label(stage, failed), detail)
-        told = self._approvals.translate(approval.dm, text)
+        user_text = self._approvals.translate(approval.dm, text)
         listener = await self._effects.find_live_session(approval.agent_id)
         # the conversation's lock: its signals must become visible in the order of their ids
         async with self._signal_locks.of(listener.dm if listener else approval.home_dm):
             is_finished = await self._effects.finish_stage(
-                effect, approval, StageResult(stage, detail, text), listener, told
+                effect, approval, StageResult(stage, detail, text), listener, user_text
             )
         self._attempts.pop(approval.approval_id, None)
         if is_finished and listener:

@@ -58,15 +58,15 @@ class BackgroundCommands:
         Raises RateLimited while too many operations run.
         """
 
-        said: list[str] = []  # the view of an operation has no messages, only their English texts
+        texts: list[str] = []  # the view of an operation has no messages, only their English texts
 
         async def run_task(progress: OperationProgress) -> WireModel | None:
             try:
                 progress.outcome = await work()
             except ChoirError as error:
-                said.append(error_text(error))
+                texts.append(error_text(error))
                 raise
-            said.append(progress.outcome)
+            texts.append(progress.outcome)
             return None
 
         operation_id = await self._operations.begin(kind, subject, frozenset(), run_task)
@@ -75,7 +75,7 @@ class BackgroundCommands:
         )
         if view is None:
             return None
-        return said[0] if said else view.error or view.step
+        return texts[0] if texts else view.error or view.step
 
 
 @dataclass(frozen=True, slots=True)

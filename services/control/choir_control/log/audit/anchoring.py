@@ -100,8 +100,8 @@ class AnchorService:
         def tell(dm: str, anchor: Anchor) -> str:
             count, at = len(heads), anchor.at
             notice = NOTICE.format(number=anchor.number, at=at, count=count, root=anchor.root)
-            whole = notice if warning is None else join("\n", (notice, warning))
-            return self._configuration.translate(dm, whole)
+            text = notice if warning is None else join("\n", (notice, warning))
+            return self._configuration.translate(dm, text)
 
         anchor = await self._store.add(tuple(current.head for current in heads), admins, tell)
         for dm in admins:
