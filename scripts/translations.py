@@ -119,11 +119,11 @@ def render_mo(catalogue: Catalog) -> bytes:
 
 
 def _templates(text: Message) -> tuple[str, ...]:
-    return text.id if isinstance(text.id, tuple | list) else (text.id,)
+    return tuple(text.id) if isinstance(text.id, tuple | list) else (text.id,)
 
 
 def _strings(text: Message) -> tuple[str, ...]:
-    return tuple(text.string) if isinstance(text.string, tuple | list) else (text.string,)
+    return tuple(text.string) if isinstance(text.string, tuple | list) else (text.string or "",)
 
 
 def _identity(text: Message) -> str:

@@ -16,7 +16,6 @@ from choir_common.approvals import request_digest
 from choir_common.errors import Conflict, InvalidRequest, RateLimited
 from choir_common.eventlog.chain import canonical_json
 from choir_common.grants import offered_scopes
-from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.grants import GrantScope
@@ -29,7 +28,7 @@ from choir_control.approvals.grant_store import GRANT_PREFIX, NewGrant, find_ear
 from choir_control.approvals.nonce import ButtonChoices, ButtonNonce
 from choir_control.approvals.server_questions import needs_form_values
 from choir_control.approvals.statements import COLUMNS, DECIDE, FROM, NOTICE, PAGE, WAIT
-from choir_control.approvals.texts import format_request
+from choir_control.approvals.texts import ADMIN_DECIDES, OPERATOR_DECIDES, format_request
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import Lease
 
@@ -304,9 +303,7 @@ class ApprovalStore:
         if dm is not None and dm.is_group:
             # What a request contains is for those who decide; without an admin's conversation, operators.
             dm = None
-            text = _("{agent} needs an approval by an operator ({id}).").format(
-                agent=lease.agent_id, id=approval_id
-            )
+            text = OPERATOR_DECIDES.format(agent=lease.agent_id, id=approval_id)
         language = self._configuration.current.people.language_in(decider)
         buttons_json = _buttons_json(nonce, choices, language) if dm else None
         place = (decider, dm.gateway) if dm and decider != lease.dm else (None, None)
@@ -315,9 +312,7 @@ class ApprovalStore:
         await connection.execute(NOTICE, approval_id, text, buttons_json, *place)
         gateway = self._configuration.current.gateway_of(lease.dm)
         if decider != lease.dm and gateway is not None:
-            notice = _("{agent} needs an admin's approval for this. It was asked ({id}).").format(
-                agent=lease.agent_id, id=approval_id
-            )
+            notice = ADMIN_DECIDES.format(agent=lease.agent_id, id=approval_id)
             await connection.execute(
                 "SELECT choir_control.say($1, $2, $3)",
                 lease.dm,

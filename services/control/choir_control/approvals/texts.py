@@ -28,6 +28,8 @@ AFTER_APPROVAL = {
     "mcp_tools": _("The agent can use these tools until one of them changes."),
     "mcp_question": _("The server gets the answer."),
 }
+OPERATOR_DECIDES = _("{agent} needs an approval by an operator ({id}).")
+ADMIN_DECIDES = _("{agent} needs an admin's approval for this. It was asked ({id}).")
 EXECUTING = _("Executing.")
 STATES = {
     "pending": _("pending"),

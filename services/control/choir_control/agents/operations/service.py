@@ -105,14 +105,7 @@ class OperationService:
         ]
         for other in running:
             if conflicts := other.exclusive & exclusive:
-                raise Conflict(
-                    _("{sorted}: {kind} {subject} is running ({id}). Wait until it ends.").format(
-                        sorted=", ".join(sorted(conflicts)),
-                        kind=other.kind,
-                        subject=other.subject,
-                        id=other.operation_id,
-                    )
-                )
+                raise Conflict(_conflict_text(other, conflicts))
         if len(running) >= MAX_RUNNING:
             raise RateLimited(
                 _("{len} operations are running; wait for one to end.").format(len=len(running))
@@ -252,6 +245,15 @@ KINDS: dict[str, Message] = {
     "workspace reset": _("workspace reset of {subject}"),
 }
 """Operations that conversations can start."""
+
+
+def _conflict_text(other: _RunningOperation, subjects: frozenset[str]) -> Message:
+    return _("{subjects}: {kind} {subject} is running ({id}). Wait until it ends.").format(
+        subjects=", ".join(sorted(subjects)),
+        kind=other.kind,
+        subject=other.subject,
+        id=other.operation_id,
+    )
 
 
 def _subject_text(kind: str, subject: str) -> str:
