@@ -11,7 +11,7 @@ from typing import Literal
 
 from choir_common.clock import Clock
 from choir_common.errors import RateLimited
-from choir_common.i18n import _, translate
+from choir_common.i18n import ENGLISH, _, translate
 from choir_common.wire.attachments import Button
 from choir_control.conversations.people.link_codes import ALPHABET, CODE_LENGTH
 
@@ -56,7 +56,7 @@ def find_waiting(users: Iterable[WaitingUser], typed: str) -> WaitingUser | None
     return match
 
 
-def decision_buttons(code: str, language: str) -> tuple[Button, Button]:
+def decision_buttons(code: str, language: str = ENGLISH) -> tuple[Button, Button]:
     """Return the buttons of the notice to an admin."""
     return (
         Button(label=translate(_("Allow"), language), data=f"p:y:{code}"),
