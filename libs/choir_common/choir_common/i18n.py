@@ -65,7 +65,7 @@ class Message(str):
         return template.format(**values)
 
 
-class MessageSequence(Message):
+class MessageList(Message):
     """Several texts, one after the other."""
 
     __slots__ = ("_parts", "_separator")
@@ -118,7 +118,7 @@ def ngettext(singular: str, plural: str, count: int, **values: object) -> Messag
 
 def join(separator: str, parts: Iterable[str]) -> Message:
     """Return texts and messages as one message; `str.join` would lose the translations."""
-    return MessageSequence(separator, parts)
+    return MessageList(separator, parts)
 
 
 def translate(text: str, language: str) -> str:

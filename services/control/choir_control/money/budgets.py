@@ -77,7 +77,7 @@ class _LimitUse:
         return self.total - self.used
 
 
-class MoneyRefusal(MoneyReserved):
+class MoneyAnswer(MoneyReserved):
     """A refusal, which is English on the wire, with its text as a message for a notice."""
 
     _notice: str = PrivateAttr(default="")
@@ -210,7 +210,7 @@ def _refusal(
     """Return the answer to a call that needs more than a budget has left."""
     end = limit.period.end if limit.period else None
     text = _refusal_text(snapshot, spender, limit, used=use.used, needed=needed, total=use.total)
-    refusal = MoneyRefusal(
+    refusal = MoneyAnswer(
         budget=limit.budget,
         limit_micro_usd=int((use.total * MICRO_USD).to_integral_value(ROUND_DOWN)),
         until=format_log_time(end.astimezone(UTC)) if end else "",
