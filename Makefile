@@ -8,7 +8,7 @@ WORKERS ?= 6
 MANIFESTS := uv.lock pyproject.toml scripts/uv.txt $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
-.PHONY: help install extras wheel notice run up down test nightly migration check audit pins release bench bench-memory eval demo docs docs-serve clean
+.PHONY: help install extras wheel notice run up down test nightly migration translations check audit pins release bench bench-memory eval demo docs docs-serve clean
 
 help: ## list the targets
 	@echo 'Choir. Needs Python >= 3.11, git and make.'
@@ -59,6 +59,9 @@ nightly: install ## run the long tests: a million random steps each of locks, sk
 
 migration: install ## write the SQL migration that applies changes of control's table models (TOPIC=name)
 	@$(BIN)/python -m tests.support.schema_models $(TOPIC)
+
+translations: install ## update the message catalogues from the sources, compile them, and say what is not translated
+	@$(BIN)/python -m scripts.translations
 
 check: install ## check format, lint, types, imports, shape and words; CI runs this first
 	@$(BIN)/ruff format --check .

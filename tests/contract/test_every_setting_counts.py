@@ -206,6 +206,7 @@ READ = {
     "gateways.*.signal.expiring_messages": f"{GATEWAY}/channels/signal/channel.py",
     "dms.*.gateway": f"{CONTROL}/configuration/current.py",
     "dms.*.timezone": f"{CONTROL}/configuration/current.py",
+    "dms.*.language": f"{CONTROL}/configuration/people.py",
     "dms.*.user_id": f"{GATEWAY}/channels/interface.py",
     "dms.*.admin": f"{CONTROL}/configuration/people.py",
     "dms.*.chat_id": f"{GATEWAY}/channels/interface.py",

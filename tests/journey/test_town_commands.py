@@ -207,9 +207,9 @@ async def test_an_admin_builds_and_updates(town: Town, repository: GitRepository
 async def test_an_admin_loads_looks_at_and_applies_a_configuration(town: Town) -> None:
     assert "Review the changes" in await town.ada.asks("/config apply", "Review the changes")
     town.configure(lambda config: config.update(event_window=64))
-    assert "event_window" in await town.ada.asks("/config load", "Staged: 1 changes")
-    assert "event_window" in await town.ada.asks("/config diff", "Waiting: 1 changes")
-    await town.ada.asks("/config apply", "is active, with 1 changes")
+    assert "event_window" in await town.ada.asks("/config load", "Staged: 1 change of")
+    assert "event_window" in await town.ada.asks("/config diff", "Waiting: 1 change of")
+    await town.ada.asks("/config apply", "is active, with 1 change;")
     shown = json.loads(town.stack.run("config", "show", "--json"))
     assert shown["config"]["event_window"] == 64
 

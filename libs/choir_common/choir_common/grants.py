@@ -13,6 +13,7 @@ from datetime import datetime
 from choir_common.approvals import escape_line, request_digest
 from choir_common.errors import InvalidRequest
 from choir_common.hosts import is_known_host
+from choir_common.i18n import _
 from choir_common.policy import BUILT_IN, find_destinations
 from choir_common.wire.grants import (
     EVERY_SCOPE,
@@ -125,10 +126,12 @@ def check_scope(scope: GrantScope, offered: Iterable[GrantScope], days: int | No
     offered = tuple(offered)
     if scope not in offered:
         raise InvalidRequest(
-            f"This request cannot be approved with scope {scope}; it takes {', '.join(offered)}."
+            _("This request cannot be approved with scope {scope}; it takes {offered}.").format(
+                scope=scope, offered=", ".join(offered)
+            )
         )
     if days is not None and scope != "always":
-        raise InvalidRequest("A number of days is only for the scope always.")
+        raise InvalidRequest(_("A number of days is only for the scope always."))
 
 
 def parse_days(text: str) -> int:
@@ -136,7 +139,11 @@ def parse_days(text: str) -> int:
     match = _DAYS.fullmatch(text)
     days = int(match[1]) if match is not None else 0
     if not 1 <= days <= MAX_GRANT_DAYS:
-        raise InvalidRequest(f"{text[:20]!r} is not a lifetime from 1d to {MAX_GRANT_DAYS}d.")
+        raise InvalidRequest(
+            _("{text!r} is not a lifetime from 1d to {max_grant_days}d.").format(
+                text=text[:20], max_grant_days=MAX_GRANT_DAYS
+            )
+        )
     return days
 
 
@@ -145,7 +152,11 @@ def parse_scope(text: str) -> GrantScope:
     for scope in EVERY_SCOPE:
         if text == scope:
             return scope
-    raise InvalidRequest(f"{text[:20]!r} is not a scope; there are {', '.join(EVERY_SCOPE)}.")
+    raise InvalidRequest(
+        _("{text!r} is not a scope; there are {every_scope}.").format(
+            text=text[:20], every_scope=", ".join(EVERY_SCOPE)
+        )
+    )
 
 
 def describe_grant(grant: GrantView) -> str:

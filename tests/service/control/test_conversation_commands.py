@@ -253,7 +253,7 @@ async def test_an_admin_applies_the_configuration_that_was_shown(world: World, s
     assert (await world.post("/v1/config/load")).status_code == 200
     assert "is active" not in await say("/config apply"), "another one is staged by now"
     await say("/config diff")
-    assert "is active, with 1 changes" in await say("/config apply")
+    assert "is active, with 1 change;" in await say("/config apply")
     assert (await world.get("/v1/config")).json()["config"]["event_window"] == 78
     file.write_text("{")
     assert "config.json" in await say("/config load")

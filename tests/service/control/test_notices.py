@@ -128,6 +128,28 @@ async def test_a_decision_made_in_the_conversation_is_not_told_twice_but_why_it_
     assert not [text for text in world.gateway.texts if text.startswith("Approved")]
 
 
+async def test_a_conversation_is_told_in_the_language_of_its_user_and_all_else_is_english(
+    world: World, agent: AgentHand
+) -> None:
+    assert world.control is not None
+    configuration = world.control.services.configuration
+    configuration.note_language("console", "de-AT")
+    approval = await ask(agent)
+    asked = await hears(world, "main bittet um Freigabe: die Einstellung event_window.")
+    assert "config.json: event_window\n+60" in asked and f"/approve {approval} oder" in asked
+    rejected = (await world.say(f"/reject {approval}", "de1")).note
+    assert rejected and rejected.startswith("Abgelehnt: main bittet um Freigabe")
+    await reads(world, "Abgelehnt durch dm console: die Einstellung event_window")
+    refused = (await world.say("/approve appr_nothing", "de2")).note
+    assert refused == "Die Anfrage 'appr_nothing' gibt es nicht."
+    unknown = (await world.say("/model llm strange", "de3")).note or ""
+    assert unknown.startswith("config.json hat keinen Eintrag") or "Meldung von Choir: " in unknown
+    help_text = (await world.say("/help", "de4")).note or ""
+    assert "/approvals [id] - Offene Anfragen zeigen" in help_text
+    configuration.note_language("console", "en")
+    assert "Any other message" in ((await world.say("/help", "de5")).note or "")
+
+
 async def test_a_request_that_nobody_answered_is_said_to_have_expired_once(
     world: World, agent: AgentHand
 ) -> None:

@@ -61,7 +61,13 @@ async def test_a_resume_that_waited_for_a_stop_starts_nothing(
     )
     await store.delay_resume(session_id, -LATER)
     assert (
-        await store.postpone_and_notify(session_id, "no image", "It cannot be started.", -LATER)
+        await store.postpone_and_notify(
+            session_id,
+            "no image",
+            "It cannot be started.",
+            -LATER,
+            world.control.services.configuration,
+        )
         == []
     )
     assert await store.list_due_for_resume() == []

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from choir_common.approvals import LineKind, escape_line, request_lines, request_summary
+from choir_common.i18n import translate
 from choir_common.wire.model import JsonObject
 from choir_control.approvals.texts import (
     PAGE_CHARACTERS,
@@ -134,6 +135,21 @@ def test_the_pages_of_a_request_leave_nothing_out(count: int, width: int) -> Non
     assert (format_request("main", "a", "call", payload, {}).pages == 0) == (
         is_whole and "(a long line)" not in text
     )
+
+
+@pytest.mark.parametrize("kind", ["config_change", "skill", "repo_change", "call", "mcp_question"])
+def test_each_language_shows_the_same_lines_and_pages(kind: str) -> None:
+    payload: JsonObject = {"tool": "t", "input": {f"k{n}": "ja oder yes" for n in range(200)}}
+    pages = split_pages(request_lines(kind, payload, {}))
+    for number, page in enumerate(pages, start=1):
+        shown = format_page("main", "appr_1", kind, payload, {}, number)
+        german = translate(shown, "de")
+        assert page in shown and page in german and shown != german
+        assert german.startswith("main bittet um Freigabe: ")
+    notice = format_request("main", "appr_1", kind, payload, {})
+    first = "\n".join(line.text for line in request_lines(kind, payload, {})[:5])
+    assert first in notice.text and first in translate(notice.text, "de")
+    assert notice.pages == len(pages)
 
 
 @pytest.mark.parametrize("hidden", ["\u200b", "\ufe0f", "\u3164", "\u00a0", "p\u0430y"])

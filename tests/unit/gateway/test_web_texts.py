@@ -16,7 +16,7 @@ from choir_gateway.web.assets import STATIC
 from scripts.vendor import ROOT
 
 SOURCES = ("services/control", "services/gateway", "services/memory", "libs/choir_common")
-VALUE = re.compile(r"\{\w+\}")
+VALUE = re.compile(r"\{\w+(?:![rs])?(?::[^{}]*)?\}")
 AUDITED = re.compile(
     r"(?:AuditRecord|_audit|_audit_read|_follow_up)\((?:[^()]|\([^()]*\))*?[^\[]\"([a-z ]+)\""
 )

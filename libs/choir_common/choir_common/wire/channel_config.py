@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from choir_common.i18n import MAX_TAG
 from choir_common.wire.channel_types import (
     CHANNEL_TYPES,
     AcknowledgementEmoji,
@@ -178,6 +179,9 @@ class DmConfig(WireModel):
     """Whether this user may decide approvals and give admin commands."""
     timezone: TimeZone | None = None
     """This user's time zone (IANA name) for times in prompts; default: the agent's."""
+    language: str = Field(default="", max_length=MAX_TAG)
+    """The language of Choir's own messages here, as a tag such as `de`; by default that of the person in
+    `people`, else that of the user's app where the channel says it, else English."""
 
     @property
     def is_group(self) -> bool:

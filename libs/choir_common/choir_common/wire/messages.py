@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from choir_common.i18n import MAX_TAG
 from choir_common.wire.attachments import MAX_FILES, Attachment, Button
 from choir_common.wire.channel_config import GroupAnswers, MailboxConfig, SignalConfig
 from choir_common.wire.channel_types import (
@@ -54,6 +55,8 @@ class InboundMessage(WireModel):
     reply_to: QuotedMessage | None = None
     author: GroupMember | None = None
     """Who wrote it in a group; None in a private conversation."""
+    language: str = Field(default="", max_length=MAX_TAG)
+    """The language of the user's app as a tag such as `de`, where the channel says it."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

@@ -7,6 +7,7 @@ import unicodedata
 
 from pydantic import Field
 
+from choir_common.i18n import MAX_TAG
 from choir_common.wire.model import AwareTime, Name, WireModel
 from choir_common.wire.people_config import PairedRole
 
@@ -62,6 +63,8 @@ class RequestPairing(WireModel):
     user_id: str = Field(pattern=USER_PATTERN)
     user_name: str = Field(default="", max_length=MAX_USER_NAME)
     """The name that the user chose, from `clean_user_name`."""
+    language: str = Field(default="", max_length=MAX_TAG)
+    """The language of the user's app as a tag, where the channel says it."""
 
 
 class PairingOffer(WireModel):

@@ -7,6 +7,7 @@ reveal what is wrong with it.
 import structlog
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import Message, _, join
 from choir_common.wire.messages import ButtonPress, ButtonResponse
 from choir_control.approvals.nonce import ButtonNonce, parse_button_data
 from choir_control.approvals.service import ApprovalService, GrantChoice
@@ -17,11 +18,9 @@ from choir_control.log.metrics.meter import ControlMetrics
 
 log = structlog.get_logger("choir.approvals")
 
-REFUSED = ButtonResponse(answer="This is no longer open.")
-REFUSED_IN_GROUP = ButtonResponse(
-    answer="A group decides on nothing. Only an admin can, in the own conversation."
-)
-ANSWERS: dict[Verdict, str] = {"approved": "Approved.", "rejected": "Rejected."}
+REFUSED = _("This is no longer open.")
+REFUSED_IN_GROUP = _("A group decides on nothing. Only an admin can, in the own conversation.")
+ANSWERS: dict[Verdict, Message] = {"approved": _("Approved."), "rejected": _("Rejected.")}
 
 
 class ApprovalButtons:
@@ -50,25 +49,26 @@ class ApprovalButtons:
         if press.chat_id != press.user_id and self._is_group(press):
             # No request is shown in a group: the press is forged, or of a message from before.
             self._refuse(press, "in a group")
-            return REFUSED_IN_GROUP
+            return self._respond(dm, REFUSED_IN_GROUP)
         if dm is not None and not self._configuration.current.people.may_decide(dm):
-            return self._refuse(press, "from a user who does not decide")
+            return self._refuse(press, "from a user who does not decide", dm)
         # In a private chat the chat id is the user id, so this refuses buttons forwarded to other
         # chats.
         if data is None or dm is None or press.chat_id != press.user_id:
-            return self._refuse(press, "malformed, or from an unknown user")
+            return self._refuse(press, "malformed, or from an unknown user", dm)
         button = PressedButton(data.nonce.sha256, dm, press.user_id, press.callback_id)
         earlier = await self._store.find_by_press(button)
         if earlier is None:
-            return self._refuse(press, "unknown, or for another user")
+            return self._refuse(press, "unknown, or for another user", dm)
         # The same press again: the channel repeated it after a lost answer.
         if earlier.answer is not None:
-            return _answer(earlier.answer, await self._approvals.find(earlier.approval_id))
+            approval = await self._approvals.find(earlier.approval_id)
+            return self._respond(dm, _answer(earlier.answer, approval))
         approval = await self._approvals.find(earlier.approval_id)
         if data.page is not None:
             return await self._show_page(press, approval, data.nonce, data.page)
         if data.verdict == "approved" and approval.pages_shown < approval.pages:
-            return self._refuse(press, "not all of the request was shown")
+            return self._refuse(press, "not all of the request was shown", dm)
         try:
             decided = await self._approvals.decide(
                 approval.approval_id,
@@ -78,15 +78,16 @@ class ApprovalButtons:
                 scope=GrantChoice(data.scope),
             )
         except (Conflict, InvalidRequest):
-            return self._refuse(press, "too late, or not offered")
-        return _answer(data.verdict, decided)
+            return self._refuse(press, "too late, or not offered", dm)
+        return self._respond(dm, _answer(data.verdict, decided))
 
     async def _show_page(
         self, press: ButtonPress, approval: Approval, nonce: ButtonNonce, page: int
     ) -> ButtonResponse:
         if not await self._approvals.show_page(approval, page, nonce):
-            return self._refuse(press, "not the next page")
-        return ButtonResponse(answer=f"Page {page} of {approval.pages}.")
+            return self._refuse(press, "not the next page", approval.dm)
+        text = _("Page {page} of {pages}.").format(page=page, pages=approval.pages)
+        return self._respond(approval.dm, text)
 
     def _is_group(self, press: ButtonPress) -> bool:
         dms = self._configuration.current.config.dms.values()
@@ -99,13 +100,16 @@ class ApprovalButtons:
                 return name
         return None
 
-    def _refuse(self, press: ButtonPress, reason: str) -> ButtonResponse:
+    def _respond(self, dm: str | None, text: str) -> ButtonResponse:
+        return ButtonResponse(answer=self._configuration.translate(dm or "", text))
+
+    def _refuse(self, press: ButtonPress, reason: str, dm: str | None = None) -> ButtonResponse:
         self._metrics.count_refused_press()
         log.warning("a button had no effect", gateway=press.gateway, reason=reason)
-        return REFUSED
+        return self._respond(dm, REFUSED)
 
 
-def _answer(verdict: Verdict, approval: Approval) -> ButtonResponse:
+def _answer(verdict: Verdict, approval: Approval) -> Message:
     """Say what was decided; that nothing runs, if the session had ended before."""
     too_late = verdict == "approved" and approval.session_ended
-    return ButtonResponse(answer=f"{ANSWERS[verdict]} {TOO_LATE}" if too_late else ANSWERS[verdict])
+    return join(" ", (ANSWERS[verdict], TOO_LATE)) if too_late else ANSWERS[verdict]

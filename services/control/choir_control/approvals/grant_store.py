@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from choir_common.errors import NotFound
 from choir_common.grants import CallScope, GrantSubject, call_subject, covers, covers_hosts
 from choir_common.hosts import is_known_host
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.grants import GrantScope, GrantView
 from choir_common.wire.rpc import ApprovalRequest
@@ -128,7 +129,9 @@ class GrantStore:
         """
         row = await self._database.fetchrow(_REVOKE, grant_id, by, agent_id, further_dm)
         if row is None:
-            raise NotFound(f"There is no grant {grant_id[:100]!r} in force.")
+            raise NotFound(
+                _("There is no grant {grant_id!r} in force.").format(grant_id=grant_id[:100])
+            )
         return _view(row)
 
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from choir_common.i18n import ENGLISH, _, translate
 from choir_common.wire.attachments import Button
+from choir_common.wire.button_labels import APPROVE, ONCE, REJECT
 from choir_common.wire.grants import DEFAULT_GRANT_DAYS, GrantScope
 
 NONCE_BYTES = 16
@@ -52,25 +54,29 @@ class ButtonNonce:
         """Return the hash under which the table stores it."""
         return hashlib.sha256(self.value.encode()).digest()
 
-    def buttons(self, choices: ButtonChoices) -> Sequence[Button]:
+    def buttons(self, choices: ButtonChoices, language: str = ENGLISH) -> Sequence[Button]:
         """Return the buttons that carry it; while a page is not shown, none of them approves."""
         if choices.pages_shown < choices.pages:
             page = choices.pages_shown + 1
-            label = "Show all" if page == 1 else f"Next page ({page} of {choices.pages})"
-            return (self._button(label, f"p{page}"), self._button("Reject", "n"))
+            next_page = _("Next page ({page} of {pages})").format(page=page, pages=choices.pages)
+            label = _("Show all") if page == 1 else next_page
+            return (
+                self._button(translate(label, language), f"p{page}"),
+                self._button(translate(REJECT, language), "n"),
+            )
         # In a job the scope `session` is left to the command, so that the buttons fit on a phone.
-        labels = {
-            "once": "Approve" if choices.scopes == ("once",) else "Once",
-            "job": "For this job",
-            "session": "" if "job" in choices.scopes else "For this session",
-            "always": f"Always ({DEFAULT_GRANT_DAYS} days)",
+        labels: dict[GrantScope, str] = {
+            "once": APPROVE if choices.scopes == ("once",) else ONCE,
+            "job": _("For this job"),
+            "session": "" if "job" in choices.scopes else _("For this session"),
+            "always": _("Always ({days} days)").format(days=DEFAULT_GRANT_DAYS),
         }
         approving = (
-            self._button(labels[scope], code)
+            self._button(translate(labels[scope], language), code)
             for code, scope in _SCOPES.items()
             if scope in choices.scopes and labels[scope]
         )
-        return (*approving, self._button("Reject", "n"))
+        return (*approving, self._button(translate(REJECT, language), "n"))
 
     def _button(self, label: str, code: str) -> Button:
         return Button(label=label, data=f"a:{self.value}:{code}")

@@ -10,6 +10,7 @@ import orjson
 from pydantic import Field, ValidationError, model_validator
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.mcp_forms import (
     MAX_TEXT,
     check_address,
@@ -40,7 +41,7 @@ class McpQuestionPayload(WireModel):
     @model_validator(mode="after")
     def _check(self) -> "McpQuestionPayload":
         if (self.form is None) == (self.url is None):
-            raise ValueError("a question has either a form or a url")
+            raise ValueError(_("a question has either a form or a url"))
         return self
 
 
@@ -65,12 +66,16 @@ def check_question(configuration: ConfigService, agent_id: str, payload: JsonObj
     config = configuration.current.config.mcp.servers_of(agent_id).get(question.server)
     if config is None or not config.elicitation:
         raise InvalidRequest(
-            f"config.json does not let an MCP server {question.server!r} of {agent_id} ask the user."
+            _("config.json does not let an MCP server {server!r} of {agent} ask the user.").format(
+                server=question.server, agent=agent_id
+            )
         )
     if question.form is not None:
         secret = find_secret(question.message, question.form)
         if secret is not None:
-            raise InvalidRequest(f"The question asks for a secret ({secret}).")
+            raise InvalidRequest(
+                _("The question asks for a secret ({secret}).").format(secret=secret)
+            )
         read_form(question.form)
     else:
         check_address(str(question.url))
@@ -91,5 +96,5 @@ def read_values(request_type: str, payload: JsonObject, answer: Answer) -> JsonO
     if isinstance(form, dict):
         return check_values(form, answer.values or {})
     if answer.values:
-        raise InvalidRequest("Only a question with a form takes values.")
+        raise InvalidRequest(_("Only a question with a form takes values."))
     return None

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import structlog
 
-from choir_common.approvals import request_summary
 from choir_common.clock import Clock
 from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.grants import call_subject, check_scope
+from choir_common.i18n import Message, _
 from choir_common.ids import new_id
 from choir_common.wire.grants import DEFAULT_GRANT_DAYS, GrantScope
 from choir_control.approvals.grant_store import NewGrant
@@ -37,6 +37,7 @@ from choir_control.approvals.texts import (
     format_decision,
     format_grant,
     format_page,
+    summary_text,
 )
 from choir_control.configuration.current import ConfigService
 from choir_control.log.signals.locks import SignalLocks
@@ -94,7 +95,7 @@ class ApprovalService:
         plausible = 0 < len(approval_id) <= MAX_ID and approval_id.isprintable()
         approval = await self._store.get(approval_id) if plausible else None
         if approval is None:
-            raise NotFound(f"There is no approval request {approval_id[:MAX_ID]!r}.")
+            raise NotFound(no_request_text(approval_id))
         return approval
 
     async def decide(
@@ -118,14 +119,16 @@ class ApprovalService:
         """
         approval = await self.find(approval_id)
         if digest is not None and digest != approval.digest:
-            raise Conflict(f"{approval_id} differs from what you were shown; look at it again.")
+            raise Conflict(
+                _("{id} differs from what you were shown; look at it again.").format(id=approval_id)
+            )
         values, grant = None, None
         if outcome == "approved":
             values = read_values(approval.request_type, approval.payload, answer)
             grant = _make_grant(approval, scope)
         elif answer.is_dismissed:
             outcome = _dismissed(approval)
-        text = _describe_decision(approval, outcome, by, grant)
+        text = self._store.translate(approval.dm, _describe_decision(approval, outcome, by, grant))
         async with self._signal_locks.of(approval.home_dm or approval.dm):
             is_first = await self._store.decide(
                 approval_id, outcome, by, text, button, grant, values
@@ -144,7 +147,7 @@ class ApprovalService:
         """Show a page in place of the notice; return False if another page comes next."""
         if not 1 <= page <= min(approval.pages, approval.pages_shown + 1):
             return False
-        text = await asyncio.to_thread(
+        text: str = await asyncio.to_thread(
             format_page,
             approval.agent_id,
             approval.approval_id,
@@ -153,6 +156,7 @@ class ApprovalService:
             approval.basis,
             page,
         )
+        text = self._store.translate(approval.dm, text)
         await self._store.show_page(approval, page, text, nonce)
         self._outbox.rescan(approval.dm)
         return True
@@ -176,7 +180,7 @@ def _dismissed(approval: Approval) -> Outcome:
     """Return the outcome of a request that a person closes without an answer; raises InvalidRequest."""
     if approval.request_type != REQUEST_TYPE:
         raise InvalidRequest(
-            "Only the question of an MCP server can be dismissed; reject this one."
+            _("Only the question of an MCP server can be dismissed; reject this one.")
         )
     return "expired"
 
@@ -209,7 +213,7 @@ def _describe_decision(
             hosts=approval.hosts,
         )
     return format_decision(
-        request_summary(approval.request_type, approval.payload),
+        summary_text(approval.request_type, approval.payload),
         approval.approval_id,
         outcome,
         by,
@@ -224,12 +228,19 @@ def _describe_earlier_decision(approval: Approval) -> str:
     at = approval.resolved_at
     when = at.isoformat(timespec="seconds") if at else "before"
     if approval.decided_by == DECIDED_BY_END:
-        return f"{approval.approval_id} was withdrawn, {when}: its call has ended."
-    if approval.status == "expired":
-        return (
-            f"{approval.approval_id} expired without a decision, {when}; the agent may ask again."
-        )
-    return f"{approval.approval_id} was {approval.status} by {approval.decided_by} already, {when}."
+        text = _("{id} was withdrawn, {when}: its call has ended.")
+    elif approval.status == "expired":
+        text = _("{id} expired without a decision, {when}; the agent may ask again.")
+    elif approval.status == "approved":
+        text = _("{id} was approved by {by} already, {when}.")
+    else:
+        text = _("{id} was rejected by {by} already, {when}.")
+    return text.format(id=approval.approval_id, when=when, by=approval.decided_by)
+
+
+def no_request_text(reference: str) -> Message:
+    """Return the error text for a request that does not exist, or is not this reader's."""
+    return _("There is no approval request {id}.").format(id=repr(reference[:MAX_ID]))
 
 
 class ApprovalExpiry:

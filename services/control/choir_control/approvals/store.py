@@ -28,7 +28,7 @@ from choir_control.approvals.grant_store import GRANT_PREFIX, NewGrant, find_ear
 from choir_control.approvals.nonce import ButtonChoices, ButtonNonce
 from choir_control.approvals.server_questions import needs_form_values
 from choir_control.approvals.statements import COLUMNS, DECIDE, FROM, NOTICE, PAGE, WAIT
-from choir_control.approvals.texts import format_request
+from choir_control.approvals.texts import ADMIN_DECIDES, OPERATOR_DECIDES, format_request
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import Lease
 
@@ -302,15 +302,22 @@ class ApprovalStore:
         dm = self._configuration.current.config.dms.get(decider)
         if dm is not None and dm.is_group:
             # What a request contains is for those who decide; without an admin's conversation, operators.
-            dm, text = None, f"{lease.agent_id} needs an approval by an operator ({approval_id})."
-        buttons_json = _buttons_json(nonce, choices) if dm else None
+            dm = None
+            text = OPERATOR_DECIDES.format(agent=lease.agent_id, id=approval_id)
+        language = self._configuration.current.people.language_in(decider)
+        buttons_json = _buttons_json(nonce, choices, language) if dm else None
         place = (decider, dm.gateway) if dm and decider != lease.dm else (None, None)
+        target_dm = decider if place[0] else lease.turn_dm or lease.dm
+        text = self.translate(target_dm, text)
         await connection.execute(NOTICE, approval_id, text, buttons_json, *place)
         gateway = self._configuration.current.gateway_of(lease.dm)
         if decider != lease.dm and gateway is not None:
-            notice = f"{lease.agent_id} needs an admin's approval for this. It was asked ({approval_id})."
+            notice = ADMIN_DECIDES.format(agent=lease.agent_id, id=approval_id)
             await connection.execute(
-                "SELECT choir_control.say($1, $2, $3)", lease.dm, gateway, notice
+                "SELECT choir_control.say($1, $2, $3)",
+                lease.dm,
+                gateway,
+                self.translate(lease.dm, notice),
             )
         if dm:
             await connection.execute(
@@ -322,6 +329,10 @@ class ApprovalStore:
                 dm.user_id,
                 digest,
             )
+
+    def translate(self, dm: str, text: str) -> str:
+        """Return a message in the language of a conversation."""
+        return self._configuration.translate(dm, text)
 
     async def find_by_press(self, button: PressedButton) -> PressedApproval | None:
         """Return the request of a button, or None if the button is unknown, used, or another user's.
@@ -405,9 +416,10 @@ class ApprovalStore:
         """Replace the notice of a request with its page `page`, unless that was shown before."""
         scopes = _scopes_of_buttons(approval, approval.scopes)
         choices = ButtonChoices(scopes=scopes, pages=approval.pages, pages_shown=page)
+        language = self._configuration.current.people.language_in(approval.dm)
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(
-                PAGE, approval.approval_id, page, text, _buttons_json(nonce, choices)
+                PAGE, approval.approval_id, page, text, _buttons_json(nonce, choices, language)
             )
             if row is not None:
                 await connection.execute(
@@ -477,8 +489,9 @@ def _check_call_id(request: ApprovalRequest) -> None:
         raise InvalidRequest(f"call_id must have 1 to {MAX_CALL_ID} characters, and no NUL.")
 
 
-def _buttons_json(nonce: ButtonNonce, choices: ButtonChoices) -> str:
-    return orjson.dumps([button.model_dump() for button in nonce.buttons(choices)]).decode()
+def _buttons_json(nonce: ButtonNonce, choices: ButtonChoices, language: str) -> str:
+    buttons = nonce.buttons(choices, language)
+    return orjson.dumps([button.model_dump() for button in buttons]).decode()
 
 
 def _approval(row: Record) -> Approval:

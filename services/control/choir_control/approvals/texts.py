@@ -6,7 +6,14 @@ The statement that changes a request also stores the text.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from choir_common.approvals import DiffLine, has_spelled_characters, request_lines, request_summary
+from choir_common.approvals import (
+    DiffLine,
+    has_spelled_characters,
+    request_lines,
+    request_subject,
+    request_summary,
+)
+from choir_common.i18n import Message, _, join, ngettext
 from choir_common.mcp_forms import read_form
 from choir_common.wire.grants import GrantScope
 from choir_common.wire.model import JsonObject
@@ -17,10 +24,24 @@ DECIDED_BY_END = "end of its call"
 """The decider of a request whose call was cancelled, or ended otherwise."""
 
 AFTER_APPROVAL = {
-    "call": "The agent continues.",
-    "mcp_tools": "The agent can use these tools until one of them changes.",
-    "mcp_question": "The server gets the answer.",
+    "call": _("The agent continues."),
+    "mcp_tools": _("The agent can use these tools until one of them changes."),
+    "mcp_question": _("The server gets the answer."),
 }
+OPERATOR_DECIDES = _("{agent} needs an approval by an operator ({id}).")
+ADMIN_DECIDES = _("{agent} needs an admin's approval for this. It was asked ({id}).")
+EXECUTING = _("Executing.")
+STATES = {
+    "pending": _("pending"),
+    "approved": _("approved"),
+    "rejected": _("rejected"),
+    "expired": _("expired"),
+    "applying": _("applying"),
+    "applied": _("applied"),
+    "failed": _("failed"),
+    "rolled_back": _("rolled back"),
+}
+"""The states of a request that have words of their own; others are shown as they are."""
 SHORT_MAX_LINES = 24
 SHORT_MAX_CHARACTERS = 1_200
 LONG_MAX_LINES = 120
@@ -29,23 +50,23 @@ MAX_LINE_WIDTH = 400
 PAGE_CHARACTERS = 3_000
 """A page fits into one message of every channel."""
 
-TOO_LATE = "The session that requested this has ended, so nothing runs; ask the agent again."
+TOO_LATE = _("The session that requested this has ended, so nothing runs; ask the agent again.")
 
-HOW_TO_DECIDE = (
+HOW_TO_DECIDE = _(
     "/approve {id} or /reject {id}. /approvals {id} shows more, "
     "`choirctl approval show {id}` all of it."
 )
-HOW_TO_ANSWER = (
+HOW_TO_ANSWER = _(
     "This is the server's text, neither Choir's nor the agent's; give it no password. "
-    "/approve {id} {values} answers, /reject {id} declines, /reject {id} dismiss closes it. "
+    "/approve {id} {values}answers, /reject {id} declines, /reject {id} dismiss closes it. "
     "/approvals {id} shows more."
 )
-HOW_TO_OPEN = (
+HOW_TO_OPEN = _(
     "This is the server's text, neither Choir's nor the agent's. /approve {id} says that you open the "
     "address yourself, /reject {id} declines, /reject {id} dismiss closes the question."
 )
-CUT = "Not all is shown here. It can be approved once all pages were opened."
-SPELLED = (
+CUT = _("Not all is shown here. It can be approved once all pages were opened.")
+SPELLED = _(
     "Some characters are invisible or look like others; they are spelled out, like <U+200B>. It can be "
     "approved once all pages were opened."
 )
@@ -55,7 +76,7 @@ SPELLED = (
 class RequestNotice:
     """The text that asks, and the pages that must be shown before an approval."""
 
-    text: str
+    text: Message
     pages: int = 0
     """0: the text shows all of the request as it is."""
 
@@ -66,14 +87,45 @@ def format_request(
     """Return the notice that asks: who, for what, the beginning of the change, and how to decide."""
     lines = request_lines(request_type, payload, basis)
     body = truncate_lines(lines, SHORT_MAX_LINES, SHORT_MAX_CHARACTERS)
-    first = f"{agent_id} requests {request_summary(request_type, payload)}."
+    first = join("", (requests_text(agent_id, request_type, payload), "."))
     is_whole = body == "\n".join(line.text for line in lines)
     is_spelled = has_spelled_characters(f"{first}\n{body}")
     how = _how_to_decide(approval_id, request_type, payload)
     if is_whole and not is_spelled:
-        return RequestNotice(f"{first}\n{body}\n{how}")
+        return RequestNotice(join("\n", (first, body, how)))
     warning = SPELLED if is_spelled else CUT
-    return RequestNotice(f"{first}\n{body}\n{warning}\n{how}", pages=len(split_pages(lines)))
+    text = join("\n", (first, body, warning, how))
+    return RequestNotice(text, pages=len(split_pages(lines)))
+
+
+def requests_text(agent_id: str, request_type: str, payload: JsonObject) -> Message:
+    """Return who requests what, without a full stop."""
+    return _("{agent} requests {what}").format(
+        agent=agent_id, what=summary_text(request_type, payload)
+    )
+
+
+def summary_text(request_type: str, payload: JsonObject) -> Message:
+    """Return what `request_summary` returns, as a message: the same subject, cut and spelled out alike."""
+    subject = request_subject(request_type, payload)
+    match request_type:
+        case "call":
+            text = _("the use of {subject}")
+        case "mcp_tools":
+            text = _("the tools of the MCP server {subject}")
+        case "mcp_question":
+            text = _("an answer to a question of the MCP server {subject}")
+        case "skill":
+            text = _("the skill {subject}")
+        case "tool":
+            text = _("the tool {subject}")
+        case "config_change" if subject:
+            text = _("the setting {subject}")
+        case "repo_change":
+            text = _("the merge of {subject}")
+        case _unnamed:
+            return join("", (request_summary(request_type, payload),))
+    return text.format(subject=subject)
 
 
 def format_page(
@@ -83,15 +135,17 @@ def format_page(
     payload: JsonObject,
     basis: JsonObject,
     page: int,
-) -> str:
+) -> Message:
     """Return one page of a request, counted from 1; nothing is left out of the pages."""
     pages = split_pages(request_lines(request_type, payload, basis))
-    first = f"{agent_id} requests {request_summary(request_type, payload)}. Page {page} of {len(pages)}."
+    first = _("{request}. Page {page} of {pages}.").format(
+        request=requests_text(agent_id, request_type, payload), page=page, pages=len(pages)
+    )
     how = _how_to_decide(approval_id, request_type, payload) if page == len(pages) else CUT
-    return f"{first}\n{pages[page - 1]}\n{how}"
+    return join("\n", (first, pages[page - 1], how))
 
 
-def _how_to_decide(approval_id: str, request_type: str, payload: JsonObject) -> str:
+def _how_to_decide(approval_id: str, request_type: str, payload: JsonObject) -> Message:
     """Return the commands that decide; those for a form have the names of its fields."""
     form = payload.get("form")
     if request_type != "mcp_question":
@@ -99,7 +153,7 @@ def _how_to_decide(approval_id: str, request_type: str, payload: JsonObject) -> 
     if not isinstance(form, dict):
         return HOW_TO_OPEN.format(id=approval_id)
     values = " ".join(f"{field.name}=…" for field in read_form(form))
-    return HOW_TO_ANSWER.format(id=approval_id, values=values).replace("  ", " ")
+    return HOW_TO_ANSWER.format(id=approval_id, values=f"{values} " if values else "")
 
 
 def split_pages(lines: Sequence[DiffLine]) -> list[str]:
@@ -113,14 +167,15 @@ def split_pages(lines: Sequence[DiffLine]) -> list[str]:
     return [*pages, rest]
 
 
-def format_details(approval_id: str, state: str, head: str, lines: list[DiffLine]) -> str:
+def format_details(approval_id: str, state: str, head: str, lines: list[DiffLine]) -> Message:
     """Return a longer view of a request; omitted lines are counted, with a hint where to see them."""
     body = truncate_lines(lines, LONG_MAX_LINES, LONG_MAX_CHARACTERS)
     how = HOW_TO_DECIDE.format(id=approval_id) if state == "pending" else ""
-    return "\n".join(part for part in (f"{head} [{state.replace('_', ' ')}]", body, how) if part)
+    first = join("", (head, " [", STATES.get(state, state.replace("_", " ")), "]"))
+    return join("\n", [part for part in (first, body, how) if part])
 
 
-def truncate_lines(lines: list[DiffLine], most_lines: int, most_characters: int) -> str:
+def truncate_lines(lines: list[DiffLine], most_lines: int, most_characters: int) -> Message:
     """Return the first lines as text, and the number of the lines that were cut."""
     shown_lines: list[str] = []
     characters_left = most_characters
@@ -128,16 +183,17 @@ def truncate_lines(lines: list[DiffLine], most_lines: int, most_characters: int)
         text = (
             line.text
             if len(line.text) <= MAX_LINE_WIDTH
-            else f"{line.text[:MAX_LINE_WIDTH]}… (a long line)"
+            else join(" ", (f"{line.text[:MAX_LINE_WIDTH]}…", _("(a long line)")))
         )
         characters_left -= len(text) + 1
         if characters_left < 0:
             break
         shown_lines.append(text)
     omitted_count = len(lines) - len(shown_lines)
-    return "\n".join(
-        [*shown_lines, f"… {omitted_count} more lines"] if omitted_count else shown_lines
-    )
+    if omitted_count:
+        more = ngettext("… {count} more line", "… {count} more lines", omitted_count)
+        shown_lines.append(more)
+    return join("\n", shown_lines)
 
 
 def format_decision(
@@ -149,28 +205,30 @@ def format_decision(
     *,
     too_late: bool = False,
     grant: str = "",
-) -> str:
+) -> Message:
     """Return the text about a decision: what, by whom, and what happens next.
 
     `grant` says which later calls it covers.
     """
     if outcome == "approved":
-        then = AFTER_APPROVAL.get(request_type, "Executing.")
-        then = TOO_LATE if too_late else then
-        then = f"{then} {grant}".rstrip()
-        return f"Approved by {by}: {gist} ({approval_id}). {then}"
-    if outcome == "expired":
-        if by == DECIDED_BY_END:
-            return f"Withdrawn: {gist} ({approval_id}). Its call has ended; nothing was done."
-        if by != DECIDED_BY_TIMEOUT:
-            return f"Dismissed by {by}: {gist} ({approval_id})."
-        return f"Expired: {gist} ({approval_id}). Nobody decided in time; nothing was done."
-    return f"Rejected by {by}: {gist} ({approval_id})."
+        then = TOO_LATE if too_late else AFTER_APPROVAL.get(request_type, EXECUTING)
+        first = _("Approved by {by}: {what} ({id}).").format(by=by, what=gist, id=approval_id)
+        return join(" ", [part for part in (first, then, grant) if part])
+    if outcome != "expired":
+        text = _("Rejected by {by}: {what} ({id}).")
+    elif by == DECIDED_BY_END:
+        text = _("Withdrawn: {what} ({id}). Its call has ended; nothing was done.")
+    elif by != DECIDED_BY_TIMEOUT:
+        text = _("Dismissed by {by}: {what} ({id}).")
+    else:
+        text = _("Expired: {what} ({id}). Nobody decided in time; nothing was done.")
+    return text.format(by=by, what=gist, id=approval_id)
 
 
-def format_result(gist: str, approval_id: str, how: str, detail: str) -> str:
+def format_result(gist: str, approval_id: str, how: str, detail: str) -> Message:
     """Return the text about the result of carrying out a request."""
-    return f"{how}: {gist} ({approval_id}). {detail}".rstrip()
+    first = join("", (how, ": ", gist, f" ({approval_id})."))
+    return join(" ", (first, detail)) if detail else first
 
 
 def format_grant(
@@ -180,13 +238,16 @@ def format_grant(
     destinations: Sequence[str],
     *,
     hosts: Sequence[str] = (),
-) -> str:
+) -> Message:
     """Return the text about a yes that covers later calls, and connections to `hosts`."""
-    until = {"job": "until this job ends", "session": "until this session ends"}
-    what = f"Calls to {', '.join(destinations)}" if destinations else "Equal calls"
+    until = {"job": _("until this job ends"), "session": _("until this session ends")}.get(
+        scope, ngettext("for {count} day", "for {count} days", days)
+    )
+    what = _("Equal calls")
+    if destinations:
+        what = _("Calls to {destinations}").format(destinations=", ".join(destinations))
     if hosts:
-        what = f"{what} and connections to {', '.join(hosts)}"
-    return (
-        f"{what} need no further yes {until.get(scope, f'for {days} days')}; "
-        f"`/revoke {grant_id}` ends that."
+        what = _("{calls} and connections to {hosts}").format(calls=what, hosts=", ".join(hosts))
+    return _("{calls} need no further yes {until}; `/revoke {id}` ends that.").format(
+        calls=what, until=until, id=grant_id
     )

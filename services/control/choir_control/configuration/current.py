@@ -8,11 +8,11 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _, translate
 from choir_common.wire.agent_questions import is_question_dm
 from choir_common.wire.config import (
     AgentConfig,
@@ -41,6 +41,7 @@ from choir_common.wire.rpc import ResourceBindings
 from choir_common.wire.skill_config import approved_hashes
 from choir_control.configuration.agent_questions import add_question_dms
 from choir_control.configuration.api_clients import ApiClient, add_clients
+from choir_control.configuration.entries import fallback_models, find_entry
 from choir_control.configuration.host_timezone import read_host_timezone
 from choir_control.configuration.pairing import PairedUser, add_paired
 from choir_control.configuration.parsing import (
@@ -52,7 +53,7 @@ from choir_control.configuration.people import Identity, PersonRegistry
 from choir_control.configuration.servers import known_hosts
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
 
-T = TypeVar("T")
+NO_MODEL = _("The model {llm!r} is no longer in config.json.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +69,23 @@ class ConfigSnapshot:
     """Paired users whose conversations are in `config`, by its name."""
     client_dms: Mapping[str, str] = field(default_factory=dict)
     """The client of each conversation of the OpenAI-compatible API, by its name."""
+    app_languages: Mapping[str, str] = field(default_factory=dict)
+    """The language tags that users' apps have said since the start, by conversation."""
 
     @property
     def people(self) -> PersonRegistry:
         """Return who the users of conversations are."""
-        return PersonRegistry(self.config, self.linked, self.paired)
+        return PersonRegistry(self.config, self.linked, self.paired, self.app_languages)
 
     def agent(self, agent_id: str) -> AgentConfig:
         """Return an agent's configuration; raises NotFound."""
         if agent_id not in self.config.agents:
             names = ", ".join(sorted(self.config.agents)) or "none"
-            raise NotFound(f"There is no agent {agent_id!r} in config.json (it has {names}).")
+            raise NotFound(
+                _("There is no agent {agent!r} in config.json (it has {names}).").format(
+                    agent=agent_id, names=names
+                )
+            )
         return self.config.agents[agent_id]
 
     def version_for(self, settings_rev: int) -> int:
@@ -129,16 +136,16 @@ class ConfigSnapshot:
         """Return a session's settings for `dms`, home first; raises NotFound if its model was removed."""
         config, session_bindings = self.config, self.complete_bindings(agent_id, bindings)
         if session_bindings.llm not in config.models:
-            raise NotFound(f"The model {session_bindings.llm!r} is no longer in config.json.")
+            raise NotFound(NO_MODEL.format(llm=session_bindings.llm))
         return AgentSettings(
             model_name=session_bindings.llm,
             model=config.models[session_bindings.llm],
             core_model_name=session_bindings.core_llm,
-            core_model=_named(config.models, session_bindings.core_llm),
+            core_model=find_entry(config.models, session_bindings.core_llm),
             vision_model_name=self._vision_model_name(agent_id),
-            vision_model=_named(config.models, self._vision_model_name(agent_id)),
+            vision_model=find_entry(config.models, self._vision_model_name(agent_id)),
             wake_up_model_name=self._wake_up_model_name(agent_id),
-            wake_up_model=_named(config.models, self._wake_up_model_name(agent_id)),
+            wake_up_model=find_entry(config.models, self._wake_up_model_name(agent_id)),
             fallback_models=self._fallback_models(agent_id, session_bindings),
             budgets=self.budgets_for(agent_id),
             heartbeat_interval_ms=config.heartbeat_interval_ms,
@@ -149,10 +156,10 @@ class ConfigSnapshot:
             voice=self._voice(session_bindings.voice_profile),
             voice_replies=self._has_voice_replies(agent_id),
             transcription=self._transcription(session_bindings.transcription),
-            git_identity=_named(config.git_identities, session_bindings.git_identity),
-            notion=_named(config.notion_integrations, session_bindings.notion),
-            email=_named(config.email_accounts, session_bindings.email),
-            search=_named(config.search, session_bindings.search),
+            git_identity=find_entry(config.git_identities, session_bindings.git_identity),
+            notion=find_entry(config.notion_integrations, session_bindings.notion),
+            email=find_entry(config.email_accounts, session_bindings.email),
+            search=find_entry(config.search, session_bindings.search),
             mcp=config.mcp.servers_of(agent_id),
             harnesses=harnesses_of(config.harnesses, agent_id),
             skills=approved_hashes(config.skills, agent_id),
@@ -176,7 +183,7 @@ class ConfigSnapshot:
 
     def _fallback_models(self, agent_id: str, bindings: ResourceBindings) -> dict[str, ModelConfig]:
         names = (self._vision_model_name(agent_id), self._wake_up_model_name(agent_id))
-        return _fallback_models(self.config, bindings.llm, bindings.core_llm, *names)
+        return fallback_models(self.config, bindings.llm, bindings.core_llm, *names)
 
     def _conversations(self, dms: Sequence[str]) -> tuple[AgentConversation, ...]:
         """Return the conversations that an agent may choose from; one that has only one chooses none."""
@@ -245,7 +252,7 @@ class ConfigSnapshot:
         return own.wake_ups.model if own and own.wake_ups else None
 
     def _voice(self, name: str | None) -> VoiceBinding | None:
-        profile = _named(self.config.voice_profiles, name)
+        profile = find_entry(self.config.voice_profiles, name)
         if profile is None:
             return None
         return VoiceBinding(profile=profile, tts=self.config.tts[profile.tts])
@@ -255,7 +262,7 @@ class ConfigSnapshot:
         return own is None or own.voice_replies
 
     def _transcription(self, name: str | None) -> TranscriptionBinding | None:
-        config = _named(self.config.transcription, name)
+        config = find_entry(self.config.transcription, name)
         if name is None or config is None:
             return None
         return TranscriptionBinding(name=name, config=config)
@@ -272,8 +279,8 @@ class ConfigSnapshot:
         config = self.config
         retention = {name: agent.retention for name, agent in config.agents.items()}
         return MemoryServiceConfig(
-            model=_named(config.models, config.memory.model),
-            fallback_models=_fallback_models(config, config.memory.model),
+            model=find_entry(config.models, config.memory.model),
+            fallback_models=fallback_models(config, config.memory.model),
             retention={
                 name: policy for name, policy in retention.items() if policy != RetentionConfig()
             },
@@ -353,6 +360,8 @@ class ConfigService:
         self._linked: Mapping[Identity, str] = {}
         self._paired: tuple[PairedUser, ...] = ()
         self._clients: tuple[ApiClient, ...] = ()
+        # one entry for each conversation at most; in memory, since the next message says it again
+        self._app_languages: dict[str, str] = {}
         self.note = ""
         """Why the configuration in force is not the one in the file; empty if it was read from the file."""
 
@@ -360,21 +369,23 @@ class ConfigService:
     def current(self) -> ConfigSnapshot:
         """Return the snapshot in force. Read it once per task, because it may be replaced at any await."""
         if self._current is None:
-            raise NotFound("No configuration has been loaded yet.")
+            raise NotFound(_("No configuration has been loaded yet."))
         return self._current
 
     @property
     def declared(self) -> Config:
         """Return the configuration in force without the conversations of paired users and of clients."""
         if self._candidate is None:
-            raise NotFound("No configuration has been loaded yet.")
+            raise NotFound(_("No configuration has been loaded yet."))
         return self._candidate.config
 
     def root_of(self, workspace: str) -> Path:
         """Return the directory of a workspace; raises NotFound."""
         entry = self.current.config.workspaces.get(workspace)
         if entry is None:
-            raise NotFound(f"There is no workspace {workspace!r} in config.json.")
+            raise NotFound(
+                _("There is no workspace {workspace!r} in config.json.").format(workspace=workspace)
+            )
         return Path(entry.path)
 
     def workspace_path(self, workspace: str) -> Path | None:
@@ -428,7 +439,7 @@ class ConfigService:
         async with self._lock:
             candidate = self._candidate
             if candidate is None:
-                raise NotFound("No configuration has been loaded yet.")
+                raise NotFound(_("No configuration has been loaded yet."))
             version = await self._versions.store_new_version(
                 candidate.digest, candidate.body, reason
             )
@@ -449,6 +460,15 @@ class ConfigService:
         self._clients = tuple(clients)
         self._refresh()
 
+    def note_language(self, dm: str, tag: str) -> None:
+        """Remember the language of a user's app, for what the user is told later."""
+        if tag and dm in self.current.config.dms and not self.current.people.is_group(dm):
+            self._app_languages[dm] = tag
+
+    def translate(self, dm: str, text: str) -> str:
+        """Return a message in the language of a conversation; a text that is none stays as it is."""
+        return translate(text, self.current.people.language_in(dm))
+
     def _refresh(self) -> None:
         if self._current is not None:
             self._current = self._snapshot(self._current.version, self.declared)
@@ -458,7 +478,12 @@ class ConfigService:
         config, paired = add_paired(add_question_dms(declared), self._paired)
         config, client_dms, client_people = add_clients(config, self._clients)
         return ConfigSnapshot(
-            version, config, {**self._linked, **client_people}, paired, client_dms
+            version,
+            config,
+            {**self._linked, **client_people},
+            paired,
+            client_dms,
+            self._app_languages,
         )
 
     def _swap(self, version: int, candidate: ConfigCandidate, reason: Reason) -> ConfigSnapshot:
@@ -472,18 +497,3 @@ class ConfigService:
         return ConfigCandidate(
             file_config, complete_config(file_config, self._default_model, source)
         )
-
-
-def _named(section: Mapping[str, T], name: str | None) -> T | None:
-    """Return the entry with this name, or None.
-
-    The entry may have been removed from the configuration since the session was bound to it.
-    """
-    return None if name is None else section.get(name)
-
-
-def _fallback_models(config: Config, *names: str | None) -> dict[str, ModelConfig]:
-    """Return the models that these models fall back to, by name."""
-    models = [_named(config.models, name) for name in names]
-    fallbacks = [name for model in models if model for name in model.fallback]
-    return {name: config.models[name] for name in fallbacks if name in config.models}

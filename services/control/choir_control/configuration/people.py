@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from choir_common.i18n import choose_language
 from choir_common.wire.agent_questions import is_question_dm
 from choir_common.wire.api_clients import is_client_dm
 from choir_common.wire.channel_config import DmConfig
@@ -47,6 +48,21 @@ class PersonRegistry:
     """The person of each identity that `/link` or an operator has linked."""
     paired: Mapping[str, PairedUser] = field(default_factory=dict)
     """Paired users by the name of their conversation."""
+    app_languages: Mapping[str, str] = field(default_factory=dict)
+    """The language tags that users' apps have said, by conversation."""
+
+    def language_in(self, dm: str) -> str:
+        """Return the language of Choir's messages in a conversation: one of `i18n.LANGUAGES`.
+
+        The conversation's own setting comes first, then its person's, then what the user's app has said.
+        """
+        conversation = self.config.dms.get(dm)
+        person = self.config.people.get(self.person_in(dm) or "")
+        return choose_language(
+            conversation.language if conversation else "",
+            person.language if person else "",
+            self.app_languages.get(dm, ""),
+        )
 
     def person_of(self, identity: Identity) -> str | None:
         """Return the person of an identity, or None. config.json takes precedence over links."""

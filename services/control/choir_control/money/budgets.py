@@ -9,6 +9,8 @@ from datetime import UTC
 from decimal import ROUND_DOWN, Decimal
 from zoneinfo import ZoneInfo
 
+from pydantic import PrivateAttr
+
 from choir_common.clock import Clock
 from choir_common.wire.config import Budgets
 from choir_common.wire.model import format_log_time
@@ -73,6 +75,21 @@ class _LimitUse:
     @property
     def left(self) -> Decimal:
         return self.total - self.used
+
+
+class MoneyAnswer(MoneyReserved):
+    """A refusal, which is English on the wire, with its text as a message for a notice."""
+
+    _notice: str = PrivateAttr(default="")
+
+    @property
+    def notice(self) -> str:
+        """Return the text as a message."""
+        return self._notice or self.text
+
+    def set_notice(self, text: str) -> None:
+        """Set the message of `text`."""
+        self._notice = text
 
 
 class MoneyBudgetService:
@@ -192,12 +209,15 @@ def _refusal(
 ) -> MoneyReserved:
     """Return the answer to a call that needs more than a budget has left."""
     end = limit.period.end if limit.period else None
-    return MoneyReserved(
+    text = _refusal_text(snapshot, spender, limit, used=use.used, needed=needed, total=use.total)
+    refusal = MoneyAnswer(
         budget=limit.budget,
         limit_micro_usd=int((use.total * MICRO_USD).to_integral_value(ROUND_DOWN)),
         until=format_log_time(end.astimezone(UTC)) if end else "",
-        text=_refusal_text(snapshot, spender, limit, used=use.used, needed=needed, total=use.total),
+        text=text,
     )
+    refusal.set_notice(text)
+    return refusal
 
 
 def _refusal_text(

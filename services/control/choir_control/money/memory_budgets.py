@@ -16,7 +16,7 @@ from choir_common.wire.money import (
     ReserveForMemory,
 )
 from choir_control.configuration.current import ConfigService
-from choir_control.money.budgets import MoneyBudgetService, Spender
+from choir_control.money.budgets import MoneyAnswer, MoneyBudgetService, Spender
 from choir_control.money.reservation_store import BudgetNotice, ReservationStore
 
 log = structlog.get_logger("choir.money")
@@ -69,12 +69,13 @@ class MemoryBudgetService:
         conversation = None if agent is None else config.dms.get(agent.defaults.dm)
         if agent_id is None or agent is None or conversation is None:
             return
+        text = refusal.notice if isinstance(refusal, MoneyAnswer) else refusal.text
         notice = BudgetNotice(
             budget=budget,
             period=f"{refusal.until} {refusal.limit_micro_usd}",
             dm=agent.defaults.dm,
             gateway=conversation.gateway,
-            text=refusal.text,
+            text=self._configuration.translate(agent.defaults.dm, text),
         )
         if await self._store.notify_once(agent_id, notice):
             self._outbox.rescan(notice.dm)

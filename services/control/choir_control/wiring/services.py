@@ -298,7 +298,7 @@ class ControlServices:
             configuration=self.configuration,
             versions=self.config_changes.versions,
             conversations=self.sessions.conversations,
-            notices=NoticeSender(self.database, self.conversations.outbox),
+            notices=NoticeSender(self.database, self.conversations.outbox, self.configuration),
             clock=self._clock,
         )
 

@@ -152,6 +152,7 @@ class SessionServices:
             runtime=self._runtime,
             archiver=self._log.archiver,
             content_eraser=self._log.content_eraser,
+            configuration=self._configuration,
         )
 
     def _make_signal_sender(self) -> SignalSender:

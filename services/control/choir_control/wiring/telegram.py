@@ -48,7 +48,7 @@ def make_telegram_connector(
             starter=sessions.starter,
             stopper=sessions.stopper,
         ),
-        notices=NoticeSender(database, outbox),
+        notices=NoticeSender(database, outbox, configuration),
         redactor=redactor,
         clock=clock,
     )

@@ -3,10 +3,15 @@
 from dataclasses import dataclass
 
 from choir_common.wire.attachments import Button
+from choir_common.wire.button_labels import APPROVE, ONCE, REJECT, in_all_languages
 
 MAX_NUMBER = 99
 YES, NO = "✅", "❌"
-EMOJI_BY_LABEL = {"Approve": YES, "Once": YES, "Reject": NO}
+EMOJI_BY_LABEL = {
+    text: emoji
+    for label, emoji in ((APPROVE, YES), (ONCE, YES), (REJECT, NO))
+    for text in in_all_languages(label)
+}
 """A choice whose label is not here is taken by its number."""
 HINT = "React with the emoji, or answer with the number."
 NUMBER_HINT = "Answer with the number."

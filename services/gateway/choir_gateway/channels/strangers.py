@@ -29,6 +29,8 @@ class Stranger:
     user_id: str
     name: str
     """Chosen by the user."""
+    language: str = ""
+    """Of the user's app as a tag, where the channel says it."""
 
 
 class StrangerNotes(Protocol):
@@ -83,6 +85,7 @@ class StrangerReplies:
             gateway=self._gateway.name,
             user_id=stranger.user_id,
             user_name=clean_user_name(stranger.name),
+            language=stranger.language,
         )
         offer = await self._control.request_pairing(request)
         if offer.text is not None:

@@ -10,6 +10,7 @@ import structlog
 from choir_common.errors import ChoirError, Conflict, NotFound, RateLimited, Unavailable
 from choir_common.http.response_parser import ServerSentEvent
 from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, render_event
+from choir_common.i18n import ENGLISH, Message, _, join, translate
 from choir_common.ids import new_id
 from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.operations import OperationStatus, OperationView
@@ -42,6 +43,8 @@ class _RunningOperation:
     progress: OperationProgress
     exclusive: frozenset[str]
     card: ProgressCard | None
+    language: str = ENGLISH
+    """That of the conversation that is told the outcome."""
 
 
 class OperationService:
@@ -96,23 +99,25 @@ class OperationService:
         Unavailable during startup.
         """
         if self._tasks is None:
-            raise Unavailable("choird is still starting; try again in a moment.")
+            raise Unavailable(_("choird is still starting; try again in a moment."))
         running = [
             operation for operation in self._operations.values() if not operation.progress.over
         ]
         for other in running:
             if conflicts := other.exclusive & exclusive:
-                raise Conflict(
-                    f"{', '.join(sorted(conflicts))}: {other.kind} {other.subject} is running "
-                    f"({other.operation_id}). Wait until it ends."
-                )
+                raise Conflict(_conflict_text(other, conflicts))
         if len(running) >= MAX_RUNNING:
-            raise RateLimited(f"{len(running)} operations are running; wait for one to end.")
+            raise RateLimited(
+                _("{len} operations are running; wait for one to end.").format(len=len(running))
+            )
         operation_id = new_id("op")
         # registered before the row is written, so that no equal operation can start meanwhile
         card = self._make_card(asker.dm, operation_id, kind) if asker and has_card else None
         progress = OperationProgress(card)
-        operation = _RunningOperation(operation_id, kind, subject, progress, exclusive, card)
+        language = asker.language if asker else ENGLISH
+        operation = _RunningOperation(
+            operation_id, kind, subject, progress, exclusive, card, language
+        )
         self._operations[operation_id] = operation
         try:
             await self._store.insert(operation_id, kind, subject, asker, has_card=has_card)
@@ -129,6 +134,7 @@ class OperationService:
         """Return the outcome if it comes within `within_s` seconds, else None; `asker` then gets it later."""
         operation = self._operations.get(operation_id)
         if operation is not None:
+            operation.language = asker.language
             try:
                 async with asyncio.timeout(within_s):
                     await operation.progress.wait_finished()
@@ -142,7 +148,7 @@ class OperationService:
         """Return an operation's status; raises NotFound."""
         view = await self._store.get(operation_id)
         if view is None:
-            raise NotFound(f"There is no operation {operation_id[:80]!r}.")
+            raise NotFound(_("There is no operation {id!r}.").format(id=operation_id[:80]))
         return self._with_progress(view)
 
     async def page(self, before: str | None, limit: int) -> list[OperationView]:
@@ -201,7 +207,9 @@ class OperationService:
         result: JsonObject | None,
     ) -> None:
         operation_id, at = running.operation_id, running.progress.outcome or running.progress.at
-        text = f"{running.kind} of {running.subject}: {error[1] if error else at or status}"
+        result_text = error[1] if error else at or status
+        message = join(": ", (_subject_text(running.kind, running.subject), result_text))
+        text = translate(message, running.language)
         try:
             dm = await self._store.store_outcome(operation_id, status, at, error, result, text)
             if dm is not None:
@@ -221,3 +229,33 @@ class OperationService:
             if len(self._operations) <= MAX_KNOWN:
                 return
             del self._operations[operation_id]
+
+
+KINDS: dict[str, Message] = {
+    "agent build": _("agent build of {subject}"),
+    "agent forget": _("agent forget of {subject}"),
+    "agent restart": _("agent restart of {subject}"),
+    "agent start": _("agent start of {subject}"),
+    "agent stop": _("agent stop of {subject}"),
+    "agent update": _("agent update of {subject}"),
+    "agent update-all": _("agent update-all of {subject}"),
+    "config load": _("config load of {subject}"),
+    "forget": _("forget of {subject}"),
+    "memory mode": _("memory mode of {subject}"),
+    "workspace reset": _("workspace reset of {subject}"),
+}
+"""Operations that conversations can start."""
+
+
+def _conflict_text(other: _RunningOperation, subjects: frozenset[str]) -> Message:
+    return _("{subjects}: {kind} {subject} is running ({id}). Wait until it ends.").format(
+        subjects=", ".join(sorted(subjects)),
+        kind=other.kind,
+        subject=other.subject,
+        id=other.operation_id,
+    )
+
+
+def _subject_text(kind: str, subject: str) -> str:
+    text = KINDS.get(kind)
+    return f"{kind} of {subject}" if text is None else text.format(subject=subject)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from choir_common.i18n import ENGLISH
 from choir_common.postgres.pool import Database, Record
 from choir_common.wire.model import JsonObject
 from choir_common.wire.operations import OperationStatus, OperationView
@@ -18,6 +19,8 @@ class Requester:
 
     dm: str
     gateway: str
+    language: str = ENGLISH
+    """In which it is told the outcome."""
 
 
 def operation_view(record: Record) -> OperationView:

@@ -20,6 +20,7 @@ import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.config import Config
 from choir_common.wire.config_api import ConfigChange, RepoChange
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
@@ -142,7 +143,9 @@ class ConfigStaging:
             candidate = await asyncio.to_thread(self._configuration.read)
             self._refuse_values(candidate)
             if candidate.file_config != expected_config:
-                raise Conflict(f"{self._configuration.path} has been edited since.")
+                raise Conflict(
+                    _("{path} has been edited since.").format(path=self._configuration.path)
+                )
             difference = await self._difference(
                 StagedConfig(candidate, RepositorySurvey(), self._clock.now())
             )
@@ -169,11 +172,13 @@ class ConfigStaging:
 
     def _expect(self, digest: str | None) -> StagedConfig:
         if self._staged is None:
-            raise Conflict("Nothing is staged. Run `choirctl config load` first.")
+            raise Conflict(_("Nothing is staged. Run `choirctl config load` first."))
         if digest not in (None, self._staged.digest):
             raise Conflict(
-                "Another configuration was staged in the meantime. Check `choirctl config diff`, "
-                "then apply again."
+                _(
+                    "Another configuration was staged in the meantime. Check `choirctl config diff`, then "
+                    "apply again."
+                )
             )
         return self._staged
 
@@ -196,6 +201,8 @@ class ConfigStaging:
         name = self._secrets.find_in_text(candidate.body, MIN_SECRET_LENGTH)
         if name is not None:
             raise InvalidRequest(
-                f"{self._configuration.path} holds the value of the secret {name!r}. Only names of "
-                "secrets belong there: write the name into a `secret` field."
+                _(
+                    "{path} holds the value of the secret {name!r}. Only names of secrets belong there: "
+                    "write the name into a `secret` field."
+                ).format(path=self._configuration.path, name=name)
             )

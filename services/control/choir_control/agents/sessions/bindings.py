@@ -7,6 +7,7 @@ optional.
 from collections.abc import Collection
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.config import Config
 from choir_common.wire.operator import StartAgent
 from choir_common.wire.rpc import ResourceBindings
@@ -76,7 +77,9 @@ def require_known_name(kind: str, name: str, configured_names: Collection[str]) 
     if name not in configured_names:
         names = ", ".join(sorted(configured_names)) or "none"
         raise InvalidRequest(
-            f"config.json has no {kind} {name[:MAX_NAME_IN_ERROR]!r}; it has: {names}."
+            _("config.json has no {kind} {name!r}; it has: {names}.").format(
+                kind=kind, name=name[:MAX_NAME_IN_ERROR], names=names
+            )
         )
 
 

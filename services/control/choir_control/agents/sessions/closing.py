@@ -4,11 +4,14 @@ If a user still waits, control appends `session_abandoned` under a fresh epoch; 
 creates its outbox row.
 """
 
+from collections.abc import Mapping
+
 import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import Conflict
 from choir_common.eventlog.chain import link_event
+from choir_common.i18n import _, join, ngettext
 from choir_common.wire.events import Event, SessionAbandoned, SessionStopped, SessionSuspended
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import SessionStatus
@@ -22,6 +25,7 @@ from choir_control.agents.sessions.record import (
     SessionRow,
 )
 from choir_control.agents.sessions.store import SessionStore
+from choir_control.configuration.current import ConfigService
 from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.retention.content_eraser import SessionContentEraser
@@ -47,6 +51,7 @@ class SessionCloser:
         runtime: AgentRuntime,
         archiver: SessionArchiver,
         content_eraser: SessionContentEraser,
+        configuration: ConfigService,
     ) -> None:
         self._store = store
         self._sessions = sessions
@@ -57,6 +62,7 @@ class SessionCloser:
         self._runtime = runtime
         self._archiver = archiver
         self._content_eraser = content_eraser
+        self._configuration = configuration
 
     async def stop(self, session_id: str, reason: str, *, said_goodbye: bool = False) -> None:
         """End a session that was stopped, or suspend it if a turn or job may be open.
@@ -78,7 +84,7 @@ class SessionCloser:
             await self.close(session_id, "stopped", reason)
             return
         is_open = bool(snapshot.unanswered) or last == suspended
-        notices = _suspension_notices(snapshot, reason) if is_open else {}
+        notices = self._translate(_suspension_notices(snapshot, reason)) if is_open else {}
         if await self._sessions.suspend(session_id, reason, notices):
             for dm in notices:
                 self._outbox.rescan(dm)
@@ -102,7 +108,7 @@ class SessionCloser:
         Raises Conflict if the session keeps changing meanwhile.
         """
         # the agent's last heartbeats may change the head between the read and the write
-        for _ in range(ATTEMPTS):
+        for _attempt in range(ATTEMPTS):
             snapshot = await self._store.load(session_id, with_waiting=with_waiting)
             if snapshot is None or snapshot.session.status not in (
                 *LIVE_STATUSES,
@@ -113,8 +119,12 @@ class SessionCloser:
             # always notify about an abandoned session: nothing will start its agent again
             must_notify = snapshot.unanswered or status == "abandoned"
             farewell = self._make_abandoned_event(snapshot, status) if must_notify else None
+            text = _farewell_text(snapshot, status, farewell[1].dm) if farewell else ""
             notices = _farewells(snapshot, status, farewell[1].dm) if farewell else {}
-            if await self._store.end(snapshot, status, reason, farewell, notices):
+            notices = self._translate(notices)
+            # the event is English, like every event; its reader gets the text in the own language
+            user_text = self._configuration.translate(farewell[1].dm, text) if farewell else ""
+            if await self._store.end(snapshot, status, reason, farewell, user_text, notices):
                 self.announce(session_id)
                 for dm in (*notices, *((farewell[1].dm,) if farewell else ())):
                     self._outbox.rescan(dm)
@@ -135,6 +145,9 @@ class SessionCloser:
                 return session
         raise Conflict(f"Session {session_id} keeps changing while it is being closed; try again.")
 
+    def _translate(self, notices: Mapping[str, str]) -> dict[str, str]:
+        return {dm: self._configuration.translate(dm, text) for dm, text in notices.items()}
+
     def deliver(self, dm: str) -> None:
         """Make the outbox deliver what was just queued for a conversation (DM)."""
         self._outbox.rescan(dm)
@@ -150,7 +163,7 @@ class SessionCloser:
         session, dm = snapshot.session, _first_recipient(snapshot, status)
         payload = SessionAbandoned(
             dm=dm,
-            text=_text(session, status, snapshot.count_in(dm)),
+            text=str(_farewell_text(snapshot, status, dm)),
             answers=snapshot.unanswered,
         )
         now = self._clock.now()
@@ -165,10 +178,10 @@ def _suspension_notices(snapshot: ClosingSnapshot, reason: str) -> dict[str, str
     if reason in START_AGAIN_REASONS:
         return {}
     name = snapshot.session.agent_id
-    notice = (
-        f"{name} was stopped with open work. It resumes the work when it is started again (/start "
-        f"{name}, or choirctl agent start {name})."
-    )
+    notice = _(
+        "{agent} was stopped with open work. It resumes the work when it is started again (/start "
+        "{agent}, or choirctl agent start {agent})."
+    ).format(agent=name)
     dms = (snapshot.session.bindings.dm, *snapshot.further_dms)
     return {dm: notice for dm in dms if reason != STOPPED_BY.format(dm=dm)}
 
@@ -186,27 +199,35 @@ def _farewells(snapshot: ClosingSnapshot, status: SessionStatus, first: str) -> 
     waiting = snapshot.unanswered_dms
     dms = (snapshot.session.bindings.dm, *snapshot.further_dms) if status == "abandoned" else ()
     return {
-        dm: _text(snapshot.session, status, snapshot.count_in(dm))
+        dm: _farewell_text(snapshot, status, dm)
         for dm in dict.fromkeys((*dms, *waiting))
         if dm != first
     }
 
 
-def _text(session: SessionRow, status: SessionStatus, count: int) -> str:
-    messages = "Your message" if count == 1 else f"Your last {count} messages"
-    name = session.agent_id
-    start = f"start it again (/start {name}, or choirctl agent start {name})"
-    advice = f"{start} and send them again"
-    if status == "abandoned":
-        crashes = max(session.crashes, session.idle_crashes) + 1
-        crash_text = (
-            f"{session.agent_id} crashed {crashes} times in a row without finishing, so I have stopped "
-            "trying."
-        )
-        if not count:
-            return f"{crash_text} No message is waiting for a reply; to continue, {start}."
-        return f"{crash_text} {messages} will not be answered; {advice}."
-    return (
-        f"{session.agent_id} was stopped before it finished. {messages} will not be answered; "
-        f"{advice}."
+def _farewell_text(snapshot: ClosingSnapshot, status: SessionStatus, dm: str) -> str:
+    session, count = snapshot.session, snapshot.count_in(dm)
+    values = {"agent": session.agent_id}
+    again = ngettext(
+        "Your message will not be answered; start it again (/start {agent}, or choirctl agent start "
+        "{agent}) and send your message again.",
+        "Your last {count} messages will not be answered; start it again (/start {agent}, or choirctl "
+        "agent start {agent}) and send them again.",
+        count,
+        **values,
     )
+    if status != "abandoned":
+        return join(" ", (_("{agent} was stopped before it finished.").format(**values), again))
+    crashes = ngettext(
+        "{agent} crashed {count} time without finishing, so I have stopped trying.",
+        "{agent} crashed {count} times in a row without finishing, so I have stopped trying.",
+        max(session.crashes, session.idle_crashes) + 1,
+        **values,
+    )
+    if count:
+        return join(" ", (crashes, again))
+    idle = _(
+        "No message is waiting for a reply; to continue, start it again (/start {agent}, or choirctl "
+        "agent start {agent})."
+    )
+    return join(" ", (crashes, idle.format(**values)))

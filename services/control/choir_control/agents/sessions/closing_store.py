@@ -148,12 +148,13 @@ class ClosingStore:
         status: SessionStatus,
         reason: str,
         final_event: tuple[Event, SessionAbandoned] | None,
+        user_text: str,
         notices: Mapping[str, str],
     ) -> bool:
         """End the session; return False if its epoch, head or status changed since it was read.
 
         `final_event` is the event, with its message to the user, that control appends under a fresh epoch.
-        `notices` are the texts for other conversations.
+        `user_text` is that message in the user's language. `notices` are the texts for other conversations.
         """
         session = snapshot.session
         event, payload = final_event or (None, None)
@@ -172,7 +173,7 @@ class ClosingStore:
             orjson.dumps(event.payload, option=orjson.OPT_SORT_KEYS).decode() if event else None,
             event.at if event else None,
             list(payload.answers) if payload else [],
-            payload.text if payload else None,
+            user_text if payload else None,
             self._sign(event) if event else None,
             payload.dm if payload else None,
             snapshot.first_unanswered_in(payload.dm) if payload else None,

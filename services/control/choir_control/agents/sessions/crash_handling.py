@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import structlog
 
+from choir_common.i18n import _
 from choir_control.agents.sessions.closing import SessionCloser
 from choir_control.agents.sessions.liveness import LivenessTracker
 from choir_control.agents.sessions.record import SessionRow
@@ -114,11 +115,12 @@ class CrashHandler:
         if session.status == "starting":
             await self._store.mark_crashed(session, counts=False, resume_in=None)
         resume_in = LAUNCH_RETRY if self._resumes(session) else None
-        notice = (
-            f"{session.agent_id} cannot be started: {why} Your messages are stored; it continues "
-            "once this is fixed."
+        notice = _(
+            "{agent} cannot be started: {why} Your messages are stored; it continues once this is fixed."
+        ).format(agent=session.agent_id, why=why)
+        dms = await self._store.postpone_and_notify(
+            session.session_id, why, notice, resume_in, self._configuration
         )
-        dms = await self._store.postpone_and_notify(session.session_id, why, notice, resume_in)
         write_log = log.error if dms else log.info
         write_log(
             "agent cannot be started", agent=session.agent_id, session=session.session_id, why=why

@@ -16,6 +16,7 @@ import structlog
 from choir_common.clients.memory import MemoryAdminClient
 from choir_common.clock import Clock
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.memory_forget import (
     ConversationMessage,
     ForgetMemory,
@@ -151,7 +152,9 @@ class ForgetService:
         """Return the selection of a reset; raises Conflict when the agent has had no conversation."""
         newest = await self._find_newest(agent_id)
         if newest is None:
-            raise Conflict(f"{agent_id} has had no conversation yet. Nothing was done.")
+            raise Conflict(
+                _("{agent} has had no conversation yet. Nothing was done.").format(agent=agent_id)
+            )
         scope: ForgetScope = "said" if kind == "history" else "everything"
         return ForgetSelection(scope=scope, session_id=newest.session_id)
 
@@ -240,7 +243,9 @@ def limit_to_past(selection: ForgetSelection, now: datetime) -> ForgetSelection:
     Raises InvalidRequest if it begins later.
     """
     if selection.since is not None and selection.since > now + FUTURE:
-        raise InvalidRequest(f"{selection.since:%Y-%m-%d %H:%M} UTC is in the future.")
+        raise InvalidRequest(
+            _("{since:%Y-%m-%d %H:%M} UTC is in the future.").format(since=selection.since)
+        )
     if selection.until is None or selection.until <= now:
         return selection
     return selection.model_copy(update={"since": selection.since or FIRST_TIME, "until": None})

@@ -7,6 +7,7 @@ what was said before stays as it was, and nothing said incognito is in the promp
 import structlog
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import Message, _, join
 from choir_common.wire.memory_modes import (
     INCOGNITO,
     MEMORY_MODES,
@@ -28,6 +29,14 @@ from choir_control.log.signals.notifier import OutboxRescanner
 
 log = structlog.get_logger("choir.sessions")
 
+OPEN = _(
+    "{agent} has stopped with open work. Start it again, or cancel its work, before you switch to {mode}. "
+    "The mode is still {current}: what you write now is kept as before."
+)
+WORKING = _(
+    "{agent} is still working. Wait for it, or cancel its work, before you switch to {mode}. The mode is "
+    "still {current}: what you write now is kept as before."
+)
 _RECALL: dict[RecallSetting, bool | None] = {"on": True, "off": False, "default": None}
 
 
@@ -115,12 +124,14 @@ class MemoryModeService:
 
     async def notify(self, memory: ConversationMemory) -> None:
         """Tell the users of an agent how it uses memory after an operator has changed that."""
-        text = f"An operator has changed this conversation. {format_memory(memory)}"
+        first = _("An operator has changed this conversation.")
+        text = join(" ", (first, format_memory(memory)))
         session = await self._sessions.find_unfinished_in(memory.dm)
         for dm in await self._all_dms(memory.dm, session):
             gateway = self._configuration.current.gateway_of(dm)
             if gateway is not None:
-                await self._settings.notify(dm, gateway, text)
+                notice = self._configuration.translate(dm, text)
+                await self._settings.notify(dm, gateway, notice)
                 self._outbox.rescan(dm)
 
     def _require_home(self, dm: str, session: SessionRow | None, agent_id: str | None) -> None:
@@ -133,8 +144,10 @@ class MemoryModeService:
         if home_dm != dm:
             name = session.agent_id if session else agent_id
             raise Conflict(
-                f"Memory mode and recall are the same in all conversations of {name}. They are switched in "
-                f"its home conversation, {home_dm}. Nothing was changed."
+                _(
+                    "Memory mode and recall are the same in all conversations of {name}. They are switched "
+                    "in its home conversation, {home_dm}. Nothing was changed."
+                ).format(name=name, home_dm=home_dm)
             )
 
     async def _refuse_incognito(self, session: SessionRow | None, agent_id: str | None) -> None:
@@ -147,9 +160,11 @@ class MemoryModeService:
         if further:
             name = session.agent_id if session else agent_id
             raise Conflict(
-                f"{name} serves further conversations ({', '.join(further)}), and an incognito session has "
-                f"exactly one. Remove them from agents.{name}.conversations in config.json first. Nothing "
-                "was changed."
+                _(
+                    "{name} serves further conversations ({further}), and an incognito session has exactly "
+                    "one. Remove them from agents.{name}.conversations in config.json first. Nothing was "
+                    "changed."
+                ).format(name=name, further=", ".join(further))
             )
 
     async def _require_no_open_work(
@@ -159,20 +174,22 @@ class MemoryModeService:
         if now == mode:
             return
         if session is not None and session.status == "suspended":
-            raise Conflict(_open_work(session, mode, "has stopped with open work. Start it again"))
+            raise Conflict(_open_work(OPEN, session, mode))
         session_id = session.session_id if session else None
         count = await self._settings.count_open_messages(
             await self._all_dms(dm, session), session_id
         )
         if count and session is None:
             raise Conflict(
-                f"{count} messages wait in this conversation and would be read in mode {mode}. Start "
-                f"the agent, let it answer them, and switch then. The mode is still {now}."
+                _(
+                    "{count} messages wait in this conversation and would be read in mode {mode}. Start "
+                    "the agent, let it answer them, and switch then. The mode is still {now}."
+                ).format(count=count, mode=mode, now=now)
             )
         if session is None:
             return
         if count or await self._events.list_open_jobs(session.session_id):
-            raise Conflict(_open_work(session, mode, "is still working. Wait for it"))
+            raise Conflict(_open_work(WORKING, session, mode))
 
     async def _all_dms(self, dm: str, session: SessionRow | None) -> list[str]:
         if session is None:
@@ -187,7 +204,7 @@ class MemoryModeService:
         if stopped is not None and stopped.status == "suspended":
             # work began meanwhile: it goes on in the mode in which it began
             await self._starter.restart(agent_id, bindings, session.image)
-            raise Conflict(_open_work(session, mode, "is still working. Wait for it"))
+            raise Conflict(_open_work(WORKING, session, mode))
         await self._settings.set_mode(session.bindings.dm, mode)
         await self._starter.restart(agent_id, bindings, session.image)
 
@@ -196,10 +213,11 @@ def format_memory(memory: ConversationMemory | AgentView) -> str:
     """Return a sentence for users about how a conversation uses memory."""
     mode = memory.mode if isinstance(memory, ConversationMemory) else memory.memory_mode
     if mode == INCOGNITO:
-        return (
+        return _(
             "Memory: incognito. Nothing is remembered, and the log is erased at the session's end."
         )
-    return f"Memory: {mode}, recall {'on' if memory.recall else 'off'}."
+    text = _("Memory: {mode}, recall on.") if memory.recall else _("Memory: {mode}, recall off.")
+    return text.format(mode=mode)
 
 
 def parse_mode(name: str) -> MemoryMode:
@@ -207,14 +225,13 @@ def parse_mode(name: str) -> MemoryMode:
     mode = MEMORY_MODES.get(name.lower())
     if mode is None:
         raise InvalidRequest(
-            f"There is no memory mode {name[:20]!r}; the modes are {', '.join(MEMORY_MODES)} (guest is "
-            "another name of incognito). Nothing was changed."
+            _(
+                "There is no memory mode {name!r}; the modes are {memory_modes} (guest is another name "
+                "of incognito). Nothing was changed."
+            ).format(name=name[:20], memory_modes=", ".join(MEMORY_MODES))
         )
     return mode
 
 
-def _open_work(session: SessionRow, mode: MemoryMode, what: str) -> str:
-    return (
-        f"{session.agent_id} {what}, or cancel its work, before you switch to {mode}. The mode is still "
-        f"{session.memory_mode}: what you write now is kept as before."
-    )
+def _open_work(text: Message, session: SessionRow, mode: MemoryMode) -> Message:
+    return text.format(agent=session.agent_id, mode=mode, current=session.memory_mode)

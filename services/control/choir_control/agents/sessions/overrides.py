@@ -10,6 +10,7 @@ from typing import Literal
 import structlog
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 from choir_common.wire.operations import AgentModelAndVoice
 from choir_common.wire.operator import StartAgent
 from choir_common.wire.signals import ConfigChangedSignal
@@ -65,8 +66,10 @@ class SessionOverrides:
         if session is None or row is None:
             flag = field.replace("_", "-")
             raise Conflict(
-                f"{agent_id} is not running, or is about to stop. Start it with `choirctl agent start "
-                f"{agent_id} --{flag} {name}`, or edit its defaults in config.json."
+                _(
+                    "{agent} is not running, or is about to stop. Start it with `choirctl agent start "
+                    "{agent} --{flag} {name}`, or edit its defaults in config.json."
+                ).format(agent=agent_id, flag=flag, name=name)
             )
         self._authenticator.forget(row.session_id)
         version = self._configuration.current.version_for(row.settings_rev)

@@ -8,6 +8,7 @@ from datetime import timedelta
 import structlog
 
 from choir_common.errors import ChoirError, Conflict
+from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.operator import StartAgent
@@ -87,8 +88,11 @@ class SessionStarter:
                 return await self._begin(agent_id, bindings, image)
             if live.status not in RESUMABLE_STATUSES:
                 raise Conflict(
-                    f"{agent_id} is already {'stopping' if live.status == 'stopping' else 'running'}"
-                    f" (session {live.session_id})."
+                    (
+                        _("{agent} is already stopping (session {session_id}).")
+                        if live.status == "stopping"
+                        else _("{agent} is already running (session {session_id}).")
+                    ).format(agent=agent_id, session_id=live.session_id)
                 )
             _reject_contradictions(request, live)
             live = await self._apply_overrides(live, request)
@@ -236,7 +240,11 @@ class SessionStarter:
         resources = exclusive_resources(session.agent_id, session.bindings, snapshot.config)
         row = await self._store.begin_epoch(session, resources, gateway, token, image)
         if row is None:
-            raise Conflict(f"Session {session.session_id} is already being resumed.")
+            raise Conflict(
+                _("Session {session_id} is already being resumed.").format(
+                    session_id=session.session_id
+                )
+            )
         # the cached lease has the token of the previous epoch
         self._authenticator.forget(row.session_id)
         return EpochGrant(row, token)
@@ -255,7 +263,11 @@ def _reject_contradictions(request: StartAgent, session: SessionRow) -> None:
     others = find_contradictions(request, session.bindings)
     if others:
         raise Conflict(
-            f"{session.agent_id} has an unfinished session ({session.session_id}) that is bound to "
-            f"{', '.join(others)}. Start it without naming resources to resume that session, or end it first "
-            f"(`choirctl agent stop {session.agent_id}`)."
+            _(
+                "{agent} has an unfinished session ({session_id}) that is bound to {others}. Start it "
+                "without naming resources to resume that session, or end it first (`choirctl agent "
+                "stop {agent}`)."
+            ).format(
+                agent=session.agent_id, session_id=session.session_id, others=", ".join(others)
+            )
         )

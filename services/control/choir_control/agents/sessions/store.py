@@ -5,6 +5,7 @@ Every change of an epoch is one transaction together with its leases. Ending a s
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Protocol
 
 from pydantic import TypeAdapter
 
@@ -94,6 +95,14 @@ def session_from_record(record: Record) -> SessionRow:
 def _status_of(record: Record) -> SessionStatus:
     status: SessionStatus = record["status"]
     return "suspended" if status == "crashed" and record["end_reason"] is not None else status
+
+
+class ChatTranslator(Protocol):
+    """The configuration, as seen by code that tells several conversations the same."""
+
+    def translate(self, dm: str, text: str) -> str:
+        """Return a message in the language of a conversation."""
+        ...
 
 
 class SessionStore:
@@ -279,7 +288,12 @@ class SessionStore:
         )
 
     async def postpone_and_notify(
-        self, session_id: str, why: str, text: str, by: timedelta | None
+        self,
+        session_id: str,
+        why: str,
+        text: str,
+        by: timedelta | None,
+        translator: ChatTranslator,
     ) -> list[str]:
         """Postpone a crashed session whose agent cannot be started, and notify its users once.
 
@@ -303,7 +317,8 @@ class SessionStore:
             if row is None or row["blocked"] is not None:
                 return []
             dms = list(row["dms"])
-            await _say(connection, session_id, dict.fromkeys(dms, text))
+            notices = {dm: translator.translate(dm, text) for dm in dms}
+            await _say(connection, session_id, notices)
         return dms
 
     async def mark_connected(self, session_id: str, epoch: int) -> SessionRow | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.operations import ResetWorkspace, WorkspaceReset, WorkspaceView
 from choir_control.agents.operations.progress import OperationProgress
 from choir_control.agents.operations.service import OperationFailed, OperationService
@@ -108,7 +109,9 @@ class WorkspaceService:
         root = await self._root(name)
         if request.confirm != name:
             raise InvalidRequest(
-                f"To delete everything in {root}, confirm with the workspace's name, {name!r}."
+                _(
+                    "To delete everything in {root}, confirm with the workspace's name, {name!r}."
+                ).format(root=root, name=name)
             )
 
         async def work(progress: OperationProgress) -> WorkspaceReset:
@@ -124,7 +127,11 @@ class WorkspaceService:
         workspaces = self._configuration.current.config.workspaces
         if name not in workspaces:
             names = ", ".join(sorted(workspaces)) or "none"
-            raise NotFound(f"There is no workspace {name[:80]!r} in config.json (it has {names}).")
+            raise NotFound(
+                _("There is no workspace {name!r} in config.json (it has {names}).").format(
+                    name=name[:80], names=names
+                )
+            )
         return await asyncio.to_thread(
             check_may_be_emptied, Path(workspaces[name].path), self._home
         )
@@ -161,17 +168,25 @@ class WorkspaceService:
     ) -> SessionRow | None:
         """Lease the workspace; return the session that was stopped for it, or None."""
         session: SessionRow | None = None
-        for _ in range(ATTEMPTS):
+        for _attempt in range(ATTEMPTS):
             if await self._leases.acquire_for_operation(resource, LEASE_HOLDER):
                 return session
             holder = (await self._leases.holders(resource)).get(resource)
             if holder is None:
                 continue
             if holder.session_id is None:
-                raise Conflict(f"{resource} is being reset already; wait until that is done.")
+                raise Conflict(
+                    _("{resource} is being reset already; wait until that is done.").format(
+                        resource=resource
+                    )
+                )
             progress.progress(f"stopping {holder.agent_id}")
             session = await self._stopper.stop(holder.agent_id, STOP_REASON) or session
-        raise Conflict(f"{resource} is repeatedly taken by other agents; stop them first.")
+        raise Conflict(
+            _("{resource} is repeatedly taken by other agents; stop them first.").format(
+                resource=resource
+            )
+        )
 
 
 class _DeletionReport:
@@ -202,7 +217,9 @@ async def _empty(root: Path, progress: OperationProgress) -> DeletionResult:
     except FileNotFoundError:
         result = DeletionResult()
     except OSError as error:
-        raise Unavailable(f"{root} cannot be opened: {error.strerror}.") from error
+        raise Unavailable(
+            _("{root} cannot be opened: {strerror}.").format(root=root, strerror=error.strerror)
+        ) from error
     listener.report(result.removed)
     return result
 
@@ -211,8 +228,9 @@ def _raise_if_incomplete(done: WorkspaceReset) -> WorkspaceReset:
     """Return a complete reset; raise OperationFailed with the result if entries were left."""
     if done.left:
         raise OperationFailed(
-            f"{done.path} is not empty: {done.removed:,} entries were deleted, but not "
-            f"{'; '.join(done.left)}.",
+            _("{path} is not empty: {removed:,} entries were deleted, but not {left}.").format(
+                path=done.path, removed=done.removed, left="; ".join(done.left)
+            ),
             done,
         )
     return done

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import structlog
 
+from choir_common.i18n import _
 from choir_common.wire.config import WorkspaceLimits
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import SessionStore
@@ -119,15 +120,18 @@ class WorkspaceUsageService:
         for dm in (session.bindings.dm, *await self._conversations.list_bound(session.session_id)):
             gateway = self._configuration.current.gateway_of(dm)
             if gateway is not None:
-                await self._notices.notify(dm, gateway, NOTICE.format(name=name, excess=excess))
+                text = NOTICE.format(name=name, excess=excess)
+                notice = self._configuration.translate(dm, text)
+                await self._notices.notify(dm, gateway, notice)
                 self._outbox.rescan(dm)
         self._notified.add(name)
         log.warning("workspace is over its limit", workspace=name, excess=excess)
 
 
-NOTICE = (
-    "The workspace {name} {excess}. Its agent can delete files there, but not write any. Ask it to delete "
-    "what is not needed, or raise `workspaces.{name}.limits` in config.json."
+NOTICE = _(
+    "The workspace {name} {excess}. Its agent can delete files there, but not write any. "
+    "Ask it to delete what is not needed, or raise `workspaces.{name}.limits` in "
+    "config.json."
 )
 
 
@@ -135,7 +139,17 @@ def describe_excess(size: WorkspaceSize, limits: WorkspaceLimits) -> str:
     """Return what a workspace has and may have if that is too much, else an empty string."""
     parts = []
     if limits.mb is not None and size.allocated > limits.mb * MEGABYTE:
-        parts.append(f"{size.allocated / MEGABYTE:,.0f} MB (limit: {limits.mb:,} MB)")
+        parts.append(
+            _("{allocated:,.0f} MB (limit: {mb:,} MB)").format(
+                allocated=size.allocated / MEGABYTE, mb=limits.mb
+            )
+        )
     if limits.files is not None and size.entries > limits.files:
-        parts.append(f"{size.entries:,} files and directories (limit: {limits.files:,})")
-    return f"has {' and '.join(parts)}" if parts else ""
+        parts.append(
+            _("{entries:,} files and directories (limit: {files:,})").format(
+                entries=size.entries, files=limits.files
+            )
+        )
+    if len(parts) == 2:
+        return _("has {first} and {second}").format(first=parts[0], second=parts[1])
+    return _("has {first}").format(first=parts[0]) if parts else ""

@@ -136,9 +136,11 @@ class EffectStore:
         approval: Approval,
         result: StageResult,
         listener: NotifiedSession | None,
+        user_text: str,
     ) -> bool:
         """End a step and, in the same statement, notify the session and the conversation.
 
+        The session is told the notice in English, the conversation `user_text`, which is in its language.
         Returns False if the step was already ended.
         """
         updated_id = await self._database.fetchval(
@@ -163,7 +165,7 @@ class EffectStore:
             _inform_agent(approval, result, listener).model_dump_json(),
             approval.dm,
             approval.gateway,
-            result.notice,
+            user_text,
         )
         return updated_id is not None
 

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 
 import structlog
 
-from choir_common.approvals import request_digest, request_summary
+from choir_common.approvals import request_digest
 from choir_common.errors import ChoirError, Conflict, NotFound, OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_control.agents.rollout.service import AgentRedeployer
 from choir_control.approvals.proposals.effect_store import Effect, EffectStore, Stage, StageResult
 from choir_control.approvals.proposals.proposal_type import ProposalType, StaleProposal
 from choir_control.approvals.store import Approval, ApprovalStore
-from choir_control.approvals.texts import format_result
+from choir_control.approvals.texts import format_result, summary_text
 from choir_control.log.signals.locks import SignalLocks
 from choir_control.log.signals.notifier import Notifier, OutboxRescanner
 from choir_control.periodic import run_periodically
@@ -159,13 +160,14 @@ class ProposalWorker:
         self, effect: Effect, approval: Approval, stage: Stage, detail: str, failed: bool = False
     ) -> bool:
         detail = detail[:MAX_DETAIL_CHARS]
-        summary = request_summary(approval.request_type, approval.payload)
+        summary = summary_text(approval.request_type, approval.payload)
         text = format_result(summary, approval.approval_id, _outcome_label(stage, failed), detail)
+        user_text = self._approvals.translate(approval.dm, text)
         listener = await self._effects.find_live_session(approval.agent_id)
         # the conversation's lock: its signals must become visible in the order of their ids
         async with self._signal_locks.of(listener.dm if listener else approval.home_dm):
             is_finished = await self._effects.finish_stage(
-                effect, approval, StageResult(stage, detail, text), listener
+                effect, approval, StageResult(stage, detail, text), listener, user_text
             )
         self._attempts.pop(approval.approval_id, None)
         if is_finished and listener:
@@ -185,5 +187,5 @@ class ProposalWorker:
 
 def _outcome_label(stage: Stage, failed: bool) -> str:
     if failed:
-        return "Not rolled back" if stage == "applied" else "Failed"
-    return "Rolled back" if stage == "rolled_back" else "Done"
+        return _("Not rolled back") if stage == "applied" else _("Failed")
+    return _("Rolled back") if stage == "rolled_back" else _("Done")

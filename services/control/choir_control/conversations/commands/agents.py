@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from pydantic import ValidationError
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.i18n import Message, _, join, ngettext
 from choir_common.lanes import CORE_LANE_PREFIX, EDGE_LANE, core_lane
 from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import INCOGNITO
+from choir_common.wire.messages import AgentState
 from choir_common.wire.operator import AgentView, StartAgent
 from choir_common.wire.rpc import StatusReport
 from choir_control.agents.sessions.memory_modes import format_memory
@@ -30,12 +32,20 @@ from choir_control.conversations.commands.texts import (
     format_unknown_job,
 )
 
-LEFT_OPEN = (
-    "{agent} has stopped with open work. It resumes the work when it is started; another /stop "
-    "discards the work."
+LEFT_OPEN = _(
+    "{agent} has stopped with open work. It resumes the work when it is started; another "
+    "/stop discards the work."
 )
-GIVEN_UP = "{agent} has discarded its open work."
+GIVEN_UP = _("{agent} has discarded its open work.")
 
+NONE = _("none")
+STATES: dict[AgentState, Message] = {
+    "running": _("running"),
+    "starting": _("starting"),
+    "stopped": _("stopped"),
+    "crashed": _("crashed"),
+    "unbound": _("unbound"),
+}
 DEFAULT_EVENTS = 10
 MAX_SUMMARY_CHARS = 120
 # payload keys, most informative first
@@ -46,35 +56,57 @@ async def show_status(context: CommandContext, call: CommandCall) -> str:
     """Return the state of an agent and its jobs, requests, resources and remaining budgets."""
     view = await context.overview.one(target_agent(call))
     if call.rank == "guest":
-        return f"{view.agent_id} is {view.state}."
+        return _("{agent} is {state}.").format(agent=view.agent_id, state=STATES[view.state])
     count = await count_decisions(context, call, view.agent_id)
     decisions = [format_pending(count)] if count else []
     if view.bindings is None:
-        first = f"{view.agent_id} is {view.state}. Model: {view.model or 'none'}.{_queued(view)}"
-        return "\n".join([first, format_memory(view), *decisions])
+        first = _("{agent} is {state}. Model: {model}.").format(
+            agent=view.agent_id, state=STATES[view.state], model=view.model or NONE
+        )
+        return join("\n", [_with_queue(first, view), format_memory(view), *decisions])
     resources = view.bindings.model_dump(exclude_none=True)
     lines = [
-        f"{view.agent_id} is {view.state}, up {_age(view.started_at)}, epoch {view.epoch}. "
-        f"Model: {view.model or 'none'}.{_queued(view)}",
+        _with_queue(
+            _("{agent} is {state}, up {age}, epoch {epoch}. Model: {model}.").format(
+                agent=view.agent_id,
+                state=STATES[view.state],
+                age=_age(view.started_at),
+                epoch=view.epoch,
+                model=view.model or NONE,
+            ),
+            view,
+        ),
         format_memory(view),
         *(_lane(report) for report in await _visible_lanes(context, call, view)),
         *decisions,
-        "Resources: "
-        + ", ".join(f"{kind.replace('_', ' ')} {name}" for kind, name in resources.items()),
+        _("Resources: {resources}").format(
+            resources=", ".join(
+                f"{kind.replace('_', ' ')} {name}" for kind, name in resources.items()
+            )
+        ),
         *_conversations(view, is_admin=call.is_admin),
-        f"Session: {view.session_id}",
+        _("Session: {session_id}").format(session_id=view.session_id),
     ]
-    return "\n".join(lines)
+    return join("\n", lines)
 
 
-async def list_agents(context: CommandContext, _: CommandCall) -> str:
+async def list_agents(context: CommandContext, _call: CommandCall) -> str:
     """Return the state of every agent."""
     lines = [
-        f"{view.agent_id}: {view.state}, {view.model or 'no model'}"
-        f"{', incognito' if view.memory_mode == INCOGNITO else ''}{_queued(view)}"
+        _with_queue(
+            join(
+                ", ",
+                (
+                    join("", (f"{view.agent_id}: ", STATES[view.state])),
+                    view.model or _("no model"),
+                    *(["incognito"] if view.memory_mode == INCOGNITO else []),
+                ),
+            ),
+            view,
+        )
         for view in await context.overview.all()
     ]
-    return "\n".join(lines) or "No agent is configured."
+    return join("\n", lines) or _("No agent is configured.")
 
 
 async def show_cores(context: CommandContext, call: CommandCall) -> str:
@@ -100,7 +132,10 @@ async def _visible_lanes(
 def _conversations(view: AgentView, *, is_admin: bool) -> list[str]:
     if not is_admin or (len(view.conversations) < 2 and not view.conversation_faults):
         return []
-    return [f"Conversations: {', '.join(view.conversations)}", *view.conversation_faults]
+    return [
+        _("Conversations: {conversations}").format(conversations=", ".join(view.conversations)),
+        *view.conversation_faults,
+    ]
 
 
 async def start_agent(context: CommandContext, call: CommandCall) -> str:
@@ -115,17 +150,23 @@ async def start_agent(context: CommandContext, call: CommandCall) -> str:
     except ValidationError:
         option_names = ", ".join(sorted(StartAgent.model_fields))
         raise InvalidRequest(
-            f"Valid settings of a start: {option_names}. Nothing was done."
+            _("Valid settings of a start: {option_names}. Nothing was done.").format(
+                option_names=option_names
+            )
         ) from None
 
     async def start() -> str:
         row = await context.starter.start(agent_id, options)
-        return f"{agent_id} has started in {row.bindings.dm}. Session: {row.session_id}"
+        return _("{agent} has started in {dm}. Session: {session_id}").format(
+            agent=agent_id, dm=row.bindings.dm, session_id=row.session_id
+        )
 
     result = await context.background.run(
         result_recipient(context, call), "agent start", agent_id, start
     )
-    return result or f"{agent_id} is being started. {RESULT_FOLLOWS}"
+    return result or _("{agent} is being started. {result_follows}").format(
+        agent=agent_id, result_follows=RESULT_FOLLOWS
+    )
 
 
 async def stop_agent(context: CommandContext, call: CommandCall) -> str:
@@ -133,24 +174,30 @@ async def stop_agent(context: CommandContext, call: CommandCall) -> str:
     agent_id = target_agent(call)
     context.configuration.current.agent(agent_id)
     if await context.sessions.find_unfinished(agent_id) is None:
-        raise Conflict(f"{agent_id} is not running.")
+        raise Conflict(_("{agent} is not running.").format(agent=agent_id))
 
     async def stop() -> str:
         why = STOPPED_BY.format(dm=call.dm)
         session = await context.stopper.stop(agent_id, why)
         if session is None:
             given_up = await context.stopper.give_up(agent_id, why)
-            return GIVEN_UP.format(agent=agent_id) if given_up else f"{agent_id} is not running."
+            return (
+                GIVEN_UP.format(agent=agent_id)
+                if given_up
+                else _("{agent} is not running.").format(agent=agent_id)
+            )
         if session.status == "suspended":
             return LEFT_OPEN.format(agent=agent_id)
-        return f"{agent_id} has stopped."
+        return _("{agent} has stopped.").format(agent=agent_id)
 
     result = await context.background.run(
         result_recipient(context, call), "agent stop", agent_id, stop
     )
     return result or (
-        f"{agent_id} finishes its current step, writes a summary and stops; this may take "
-        f"some minutes. {RESULT_FOLLOWS}"
+        _(
+            "{agent} finishes its current step, writes a summary and stops; this may take some "
+            "minutes. {result_follows}"
+        ).format(agent=agent_id, result_follows=RESULT_FOLLOWS)
     )
 
 
@@ -159,7 +206,7 @@ async def restart_agent(context: CommandContext, call: CommandCall) -> str:
     agent_id = target_agent(call)
     context.configuration.current.agent(agent_id)
     if await context.sessions.find_live(agent_id) is None:
-        raise Conflict(f"{agent_id} is not running.")
+        raise Conflict(_("{agent} is not running.").format(agent=agent_id))
 
     # before the stop: a restart that cannot succeed must not stop the agent
     await context.starter.check_restart(agent_id)
@@ -167,21 +214,31 @@ async def restart_agent(context: CommandContext, call: CommandCall) -> str:
     async def restart() -> str:
         session = await context.stopper.stop(agent_id, REASON_RESTART)
         if session is None:
-            return f"{agent_id} is not running."
+            return _("{agent} is not running.").format(agent=agent_id)
         row = await context.starter.restart(agent_id, session.initial_bindings, session.image)
-        return f"{agent_id} has restarted. Session: {row.session_id}"
+        return _("{agent} has restarted. Session: {session_id}").format(
+            agent=agent_id, session_id=row.session_id
+        )
 
     result = await context.background.run(
         result_recipient(context, call), "agent restart", agent_id, restart
     )
     return result or (
-        f"{agent_id} finishes its current step, writes a summary and restarts; this may take some "
-        f"minutes. {RESULT_FOLLOWS}"
+        _(
+            "{agent} finishes its current step, writes a summary and restarts; this may take some "
+            "minutes. {result_follows}"
+        ).format(agent=agent_id, result_follows=RESULT_FOLLOWS)
     )
 
 
-def _queued(view: AgentView) -> str:
-    return f" {view.queued_messages} messages are queued." if view.queued_messages else ""
+def _with_queue(text: str, view: AgentView) -> str:
+    """Return a text with the number of queued messages, if there are some."""
+    if not view.queued_messages:
+        return text
+    queued = ngettext(
+        "{count} message is queued.", "{count} messages are queued.", view.queued_messages
+    )
+    return join(" ", (text, queued))
 
 
 def _lane(report: StatusReport) -> str:
@@ -189,12 +246,17 @@ def _lane(report: StatusReport) -> str:
     activity = " ".join(part for part in (report.state_label, report.skill, report.step) if part)
     budgets = report.budget_remaining.items()
     budget = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in budgets)
-    kind = "lane" if name == report.lane else "job"
-    line = f"- {kind} {name}: {activity}" + (f" (left: {budget})" if budget else "")
+    kind = _("- lane {name}: {activity}") if name == report.lane else _("- job {name}: {activity}")
+    line: str = kind.format(name=name, activity=activity)
+    if budget:
+        line = join(" ", (line, _("(left: {budget})").format(budget=budget)))
     failure = report.model_failure
     if failure is None:
         return line
-    return f"{line}\n  The model has not responded for {_age(failure.since)}: {failure.words}"
+    silent = _("The model has not responded for {age}: {words}").format(
+        age=_age(failure.since), words=failure.words
+    )
+    return join("\n  ", (line, silent))
 
 
 def _age(since: datetime | None) -> str:
@@ -209,32 +271,43 @@ async def show_model(context: CommandContext, call: CommandCall) -> str:
     """Return the model that an agent uses and the available ones."""
     view = await context.session_settings.choices(target_agent(call))
     model_names = ", ".join(sorted(context.configuration.current.config.models))
-    core = f", its jobs use {view.core_llm}" if view.core_llm else ""
-    return (
-        f"{view.agent_id} uses the model {view.llm} "
-        f"({view.model or 'removed from config.json'}){core}. Available: {model_names}."
+    text = (
+        _("{agent} uses the model {llm} ({model}), its jobs use {core_llm}. Available: {names}.")
+        if view.core_llm
+        else _("{agent} uses the model {llm} ({model}). Available: {names}.")
+    )
+    return text.format(
+        agent=view.agent_id,
+        llm=view.llm,
+        model=view.model or _("removed from config.json"),
+        core_llm=view.core_llm,
+        names=model_names,
     )
 
 
 async def set_model(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another model."""
     view = await context.session_settings.set_model(target_agent(call), call.arguments["name"])
-    return f"{view.agent_id} uses the model {view.llm} from its next step until its next restart."
+    return _("{agent} uses the model {llm} from its next step until its next restart.").format(
+        agent=view.agent_id, llm=view.llm
+    )
 
 
 async def show_voice(context: CommandContext, call: CommandCall) -> str:
     """Return the voice that an agent uses and the available ones."""
     view = await context.session_settings.choices(target_agent(call))
-    voice_names = ", ".join(sorted(context.configuration.current.config.voice_profiles)) or "none"
-    return (
-        f"{view.agent_id} uses the voice {view.voice_profile or 'none'}. Available: {voice_names}."
+    voice_names = ", ".join(sorted(context.configuration.current.config.voice_profiles))
+    return _("{agent} uses the voice {voice}. Available: {names}.").format(
+        agent=view.agent_id, voice=view.voice_profile or NONE, names=voice_names or NONE
     )
 
 
 async def set_voice(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another voice."""
     view = await context.session_settings.set_voice(target_agent(call), call.arguments["name"])
-    return f"{view.agent_id} uses the voice {view.voice_profile} until its next restart."
+    return _("{agent} uses the voice {voice_profile} until its next restart.").format(
+        agent=view.agent_id, voice_profile=view.voice_profile
+    )
 
 
 async def show_events(context: CommandContext, call: CommandCall) -> str:
@@ -243,9 +316,9 @@ async def show_events(context: CommandContext, call: CommandCall) -> str:
     count = int(call.arguments.get("count", DEFAULT_EVENTS))
     if not call.is_admin and await context.conversations.list_bound(session.session_id):
         own = await context.events.read_newest(session.session_id, call.lane, count)
-        return "\n".join(event_line(event) for event in own) or "There are no events yet."
+        return "\n".join(event_line(event) for event in own) or _("There are no events yet.")
     page = await context.events.read(session.session_id, max(0, session.head.rev - count), count)
-    return "\n".join(event_line(event) for event in page) or "There are no events yet."
+    return "\n".join(event_line(event) for event in page) or _("There are no events yet.")
 
 
 async def check_job(context: CommandContext, call: CommandCall) -> None:

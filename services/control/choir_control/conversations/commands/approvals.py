@@ -8,17 +8,23 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from choir_common.approvals import request_lines, request_summary
+from choir_common.approvals import request_lines
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.grants import describe_grant, parse_days, parse_scope
+from choir_common.i18n import _, join
 from choir_common.mcp_forms import read_typed
 from choir_common.wire.grants import EVERY_SCOPE
 from choir_common.wire.rpc import WITHOUT_EFFECT
 from choir_control.approvals.server_questions import NO_ANSWER, Answer
 from choir_control.approvals.server_questions import REQUEST_TYPE as QUESTION
-from choir_control.approvals.service import ONCE, GrantChoice
+from choir_control.approvals.service import ONCE, GrantChoice, no_request_text
 from choir_control.approvals.store import Approval, Verdict
-from choir_control.approvals.texts import TOO_LATE, format_details, format_page
+from choir_control.approvals.texts import (
+    TOO_LATE,
+    format_details,
+    format_page,
+    requests_text,
+)
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.dialogue import OpenQuestion, ShownApproval
 from choir_control.conversations.commands.spec import CommandCall
@@ -45,9 +51,9 @@ async def list_approvals(context: CommandContext, call: CommandCall) -> str:
         return format_details(approval.approval_id, approval.state, _summary(approval), lines)
     pending = await _list_pending(context, call)
     if not pending:
-        return "No request is pending."
+        return _("No request is pending.")
     return _numbered_list(
-        context, call, pending, "/approve 1 approves the first, /reject 1 rejects it."
+        context, call, pending, _("/approve 1 approves the first, /reject 1 rejects it.")
     )
 
 
@@ -70,7 +76,7 @@ async def list_grants(context: CommandContext, call: CommandCall) -> str:
     agent_id = None if call.is_admin else call.bound_agent_id or ""
     grants = await context.grants.list_active(agent_id, call.further_dm)
     lines = [f"{grant.grant_id}  {describe_grant(grant)}" for grant in grants]
-    return "\n".join(lines) or "No yes covers later calls."
+    return join("\n", lines) or _("No yes covers later calls.")
 
 
 async def revoke(context: CommandContext, call: CommandCall) -> str:
@@ -79,7 +85,7 @@ async def revoke(context: CommandContext, call: CommandCall) -> str:
     grant = await context.grants.revoke(
         call.arguments["id"], call.decided_by, agent_id, call.further_dm
     )
-    return f"Revoked: {describe_grant(grant)}. Such calls ask again."
+    return _("Revoked: {grant}. Such calls ask again.").format(grant=describe_grant(grant))
 
 
 async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) -> str:
@@ -94,14 +100,17 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
     else:
         pending = await _list_pending(context, call)
         if not pending:
-            raise NotFound("No request is pending.")
+            raise NotFound(_("No request is pending."))
         if len(pending) > 1:
             word = "/approve" if verdict == "approved" else "/reject"
             context.dialogue.set_question(
                 call.dm, OpenQuestion(word, await context.outbox.read_newest_id(call.dm))
             )
             return _numbered_list(
-                context, call, pending, f"Which one? Reply with its number, or {word} 1."
+                context,
+                call,
+                pending,
+                _("Which one? Reply with its number, or {word} 1.").format(word=word),
             )
         target = ShownApproval(pending[0].approval_id, pending[0].digest)
     if verdict == "approved":
@@ -114,10 +123,16 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
         target.approval_id, verdict, call.decided_by, target.digest, scope=scope, answer=answer
     )
     must_execute = verdict == "approved" and decision.request_type not in WITHOUT_EFFECT
-    then = " Executing; the result will be reported here." if must_execute else ""
+    then = _("Executing; the result will be reported here.") if must_execute else None
     if verdict == "approved" and decision.session_ended:
-        then = f" {TOO_LATE}"
-    return f"{verdict.capitalize()}: {_summary(decision)} ({decision.approval_id}).{then}"
+        then = TOO_LATE
+    first = (
+        _("Approved: {request} ({id}).")
+        if verdict == "approved"
+        else _("Rejected: {request} ({id}).")
+    )
+    text = first.format(request=_summary(decision), id=decision.approval_id)
+    return text if then is None else join(" ", (text, then))
 
 
 def _split_arguments(call: CommandCall) -> tuple[CommandCall, str]:
@@ -134,14 +149,18 @@ def _read_choice(approval: Approval, verdict: Verdict, text: str) -> tuple[Grant
     """Return the scope of a yes, or the answer to a server's question; raises InvalidRequest."""
     if verdict == "rejected":
         if text not in ("", DISMISS):
-            raise InvalidRequest(f"/reject takes an id, and `{DISMISS}` for a server's question.")
+            raise InvalidRequest(
+                _("/reject takes an id, and `{dismiss}` for a server's question.").format(
+                    dismiss=DISMISS
+                )
+            )
         return ONCE, Answer(is_dismissed=text == DISMISS)
     form = approval.payload.get("form")
     if approval.request_type == QUESTION and isinstance(form, dict):
         return ONCE, Answer(read_typed(form, text))
     words = text.split()
     if len(words) > MAX_SCOPE_WORDS:
-        raise InvalidRequest("/approve takes an id, a scope and a lifetime such as 30d.")
+        raise InvalidRequest(_("/approve takes an id, a scope and a lifetime such as 30d."))
     scope = GrantChoice(
         scope=parse_scope(words[0]) if words else "once",
         days=parse_days(words[1]) if len(words) == MAX_SCOPE_WORDS else None,
@@ -169,7 +188,7 @@ async def _next_page(
         approval.basis,
         seen + 1,
     )
-    return f"Nothing is approved yet. {text}"
+    return join(" ", (_("Nothing is approved yet."), text))
 
 
 async def _find_replied(context: CommandContext, call: CommandCall) -> Approval | None:
@@ -185,7 +204,9 @@ async def _find_shown(context: CommandContext, call: CommandCall, reference: str
         target = context.dialogue.get_item(call.dm, int(reference[:9]))
         if target is None:
             raise NotFound(
-                f"There is no number {reference[:20]} in the list you were shown; see /approvals."
+                _(
+                    "There is no number {reference} in the list you were shown; see /approvals."
+                ).format(reference=reference[:20])
             )
     else:
         approval = await context.approval_service.find(reference)
@@ -193,7 +214,7 @@ async def _find_shown(context: CommandContext, call: CommandCall, reference: str
     current = await context.approval_service.find(target.approval_id)
     if not _may_decide(call, current):
         # the same text as for an unknown id: a conversation must not learn of other agents' requests
-        raise NotFound(f"There is no approval request {reference[:100]!r}.")
+        raise NotFound(no_request_text(reference))
     return target
 
 
@@ -228,13 +249,11 @@ def _numbered_list(
         call.dm, [ShownApproval(approval.approval_id, approval.digest) for approval in pending]
     )
     lines = [
-        f"{number}. {_summary(approval)} ({approval.approval_id})"
+        join(" ", (f"{number}.", _summary(approval), f"({approval.approval_id})"))
         for number, approval in enumerate(pending, start=1)
     ]
-    return "\n".join([*lines, then])
+    return join("\n", [*lines, then])
 
 
 def _summary(approval: Approval) -> str:
-    return (
-        f"{approval.agent_id} requests {request_summary(approval.request_type, approval.payload)}"
-    )
+    return requests_text(approval.agent_id, approval.request_type, approval.payload)

@@ -5,6 +5,7 @@ fails.
 """
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _, join, ngettext
 from choir_common.wire.config_secrets import secret_references
 from choir_control.agents.rollout.config_staging import StagedDifference
 from choir_control.conversations.commands.context import RESULT_FOLLOWS, CommandContext
@@ -13,7 +14,7 @@ from choir_control.conversations.commands.spec import CommandCall
 
 MAX_SHOWN_CHANGES = 30
 COMMIT_CHARS = 9
-STAGED_TEXT = "config.json is staged; /config diff shows it."
+STAGED_TEXT = _("config.json is staged; /config diff shows it.")
 
 
 async def load_config(context: CommandContext, call: CommandCall) -> str:
@@ -27,60 +28,90 @@ async def load_config(context: CommandContext, call: CommandCall) -> str:
         result_recipient(context, call), "config load", "all", load
     )
     if result is None:
-        return f"The repositories are being fetched. {RESULT_FOLLOWS}"
+        return _("The repositories are being fetched. {result_follows}").format(
+            result_follows=RESULT_FOLLOWS
+        )
     if result != STAGED_TEXT:
         return result
     # apply accepts only the digest that this conversation was shown
-    return _show_difference(context, call, await context.staging.diff(), "Staged")
+    return _show_difference(context, call, await context.staging.diff(), _("Staged"))
 
 
 async def diff_config(context: CommandContext, call: CommandCall) -> str:
     """Return the differences between the staged and the active configuration."""
-    return _show_difference(context, call, await context.staging.diff(), "Waiting")
+    return _show_difference(context, call, await context.staging.diff(), _("Waiting"))
 
 
 async def apply_config(context: CommandContext, call: CommandCall) -> str:
     """Apply the configuration that this conversation was shown."""
     digest = context.dialogue.get_config_digest(call.dm)
     if digest is None:
-        raise Conflict("Review the changes first: /config load or /config diff.")
+        raise Conflict(_("Review the changes first: /config load or /config diff."))
     snapshot, difference = await context.staging.apply(digest)
-    warning_text = "".join(f"\nWarning: {warning}" for warning in difference.warnings)
-    return (
-        f"Version {snapshot.version} is active, with {len(difference.changes)} changes; running "
-        f"agents are notified.{warning_text}"
+    first = ngettext(
+        "Version {version} is active, with {count} change; running agents are notified.",
+        "Version {version} is active, with {count} changes; running agents are notified.",
+        len(difference.changes),
+        version=snapshot.version,
     )
+    return join("\n", [first, *_warnings(difference)])
 
 
-async def list_secrets(context: CommandContext, _: CommandCall) -> str:
+async def list_secrets(context: CommandContext, _call: CommandCall) -> str:
     """Return the names of the secrets that are set or missing; never a value."""
     uses = secret_references(context.configuration.current.config)
     set_names = context.secrets.names()
     lines = [
-        f"{name}: {'set' if name in set_names else 'MISSING'}, "
-        + (f"used by {', '.join(uses[name])}" if name in uses else "not used")
+        _("{name}: {state}, {use}").format(
+            name=name,
+            state=_("set") if name in set_names else _("MISSING"),
+            use=_("used by {names}").format(names=", ".join(uses[name]))
+            if name in uses
+            else _("not used"),
+        )
         for name in sorted(set_names | uses.keys())
     ]
-    return "\n".join(lines) or "There are no secrets."
+    return join("\n", lines) or _("There are no secrets.")
+
+
+def _warnings(difference: StagedDifference) -> list[str]:
+    return [_("Warning: {warning}").format(warning=warning) for warning in difference.warnings]
 
 
 def _show_difference(
     context: CommandContext, call: CommandCall, difference: StagedDifference, word: str
 ) -> str:
     context.dialogue.set_config_digest(call.dm, difference.staged.digest)
-    changes = [
+    changes: list[str] = [
         f"{change.kind} {change.path} ({change.category})"
         + (f": {change.note}" if change.note else "")
         for change in difference.changes
     ]
     changes += [
-        f"{repo.owner} repository: {(repo.before or 'not built')[:COMMIT_CHARS]} -> "
-        f"{repo.after[:COMMIT_CHARS]}{', stale' if repo.stale else ''} ({repo.category}): {repo.note}"
+        _("{owner} repository: {before} -> {after} ({category}): {note}").format(
+            owner=repo.owner,
+            before=repo.before[:COMMIT_CHARS] if repo.before else _("not built"),
+            after=join("", (repo.after[:COMMIT_CHARS], _(", stale") if repo.stale else "")),
+            category=repo.category,
+            note=repo.note,
+        )
         for repo in difference.repos
     ]
     visible = changes[:MAX_SHOWN_CHANGES]
-    lines = [f"{word}: {len(difference.changes)} changes of config.json.", *visible]
+    count = ngettext(
+        "{word}: {count} change of config.json.",
+        "{word}: {count} changes of config.json.",
+        len(difference.changes),
+        word=word,
+    )
+    lines: list[str] = [count, *visible]
     if len(changes) > len(visible):
-        lines.append(f"… and {len(changes) - len(visible)} more; choirctl config diff shows all.")
-    lines += [f"Warning: {warning}" for warning in difference.warnings]
-    return "\n".join([*lines, "/config apply applies it."] if difference.changes else lines)
+        lines.append(
+            ngettext(
+                "… and {count} more; choirctl config diff shows all.",
+                "… and {count} more; choirctl config diff shows all.",
+                len(changes) - len(visible),
+            )
+        )
+    lines += _warnings(difference)
+    return join("\n", [*lines, _("/config apply applies it.")] if difference.changes else lines)

@@ -8,6 +8,8 @@ so that one interrupted by the end of choird is reported, too.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from choir_common.errors import ChoirError
+from choir_common.i18n import _
 from choir_common.wire.model import WireModel
 from choir_control.agents.operations.progress import OperationProgress
 from choir_control.agents.operations.service import OperationService
@@ -27,6 +29,7 @@ from choir_control.approvals.store import ApprovalStore
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.conversations.commands.dialogue import DialogueState
+from choir_control.conversations.commands.error_texts import error_text
 from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.conversations.pairing.service import PairingService
 from choir_control.conversations.people.following import Following
@@ -39,7 +42,7 @@ from choir_control.money.costs import CostService
 
 # the gateway waits five seconds for an acknowledgement
 ACKNOWLEDGE_WITHIN_S = 3.0
-RESULT_FOLLOWS = "The result will be reported here."
+RESULT_FOLLOWS = _("The result will be reported here.")
 CommandTask = Callable[[], Awaitable[str]]
 
 
@@ -55,15 +58,24 @@ class BackgroundCommands:
         Raises RateLimited while too many operations run.
         """
 
+        texts: list[str] = []  # the view of an operation has no messages, only their English texts
+
         async def run_task(progress: OperationProgress) -> WireModel | None:
-            progress.outcome = await work()
+            try:
+                progress.outcome = await work()
+            except ChoirError as error:
+                texts.append(error_text(error))
+                raise
+            texts.append(progress.outcome)
             return None
 
         operation_id = await self._operations.begin(kind, subject, frozenset(), run_task)
         view = await self._operations.wait_or_notify_later(
             operation_id, ACKNOWLEDGE_WITHIN_S, asker
         )
-        return None if view is None else view.error or view.step
+        if view is None:
+            return None
+        return texts[0] if texts else view.error or view.step
 
 
 @dataclass(frozen=True, slots=True)

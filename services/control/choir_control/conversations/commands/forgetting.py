@@ -9,6 +9,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from choir_common.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
+from choir_common.i18n import _, join, ngettext
 from choir_common.wire.memory_forget import (
     ConversationMessage,
     ForgetReport,
@@ -26,9 +27,13 @@ MAX_LINE = 140
 MAX_PERIOD = timedelta(days=36_500)
 _LAST = re.compile(r"last\s+(?:(\d{1,5})\s+)?(minute|hour|day|week)s?", re.IGNORECASE)
 _QUOTED = re.compile(r"[\"“„'](.+)[\"”'’]", re.DOTALL)
-_KIND_NAMES = {"turn": "message", "tools": "run of tools", "document_chunk": "part of a collection"}
-LOGS_ERASED = "The log, stored messages and received files of {count} are erased; only hashes stay."
-MESSENGER = "Messages in the messenger itself stay; delete them there."
+_KIND_NAMES = {
+    "turn": _("message"),
+    "tools": _("run of tools"),
+    "document_chunk": _("part of a collection"),
+}
+
+MESSENGER = _("Messages in the messenger itself stay; delete them there.")
 
 
 async def preview_forget(context: CommandContext, call: CommandCall) -> str:
@@ -57,14 +62,16 @@ async def erase(context: CommandContext, call: CommandCall) -> str:
     agent_id = await _require_own_agent(context, call)
     selection = context.dialogue.take_erasure(call.dm)
     if selection is None:
-        raise Conflict("Nothing was erased: type the command again to see what it would erase.")
+        raise Conflict(_("Nothing was erased: type the command again to see what it would erase."))
 
     async def work() -> str:
         report = await context.forgetting.forget(agent_id, selection, f"dm:{call.dm}")
         return format_result(report)
 
     result = await context.background.run(result_recipient(context, call), "forget", agent_id, work)
-    return result or f"It is being erased from the memory of {agent_id}. {RESULT_FOLLOWS}"
+    return result or _("It is being erased from the memory of {agent}. {result_follows}").format(
+        agent=agent_id, result_follows=RESULT_FOLLOWS
+    )
 
 
 def parse_forget(what: str, now: datetime) -> ForgetSelection:
@@ -78,13 +85,17 @@ def parse_forget(what: str, now: datetime) -> ForgetSelection:
         length = timedelta(**{f"{period[2].lower()}s": int(period[1] or 1)})
         if not timedelta() < length < MAX_PERIOD:
             raise InvalidRequest(
-                f"{text[:60]!r} is too short or too long a period; type for example `last 10 minutes`."
+                _(
+                    "{text!r} is too short or too long a period; type for example `last 10 minutes`."
+                ).format(text=text[:60])
             )
         return ForgetSelection(since=now - length)
     quoted = _QUOTED.fullmatch(text)
     words = (quoted[1] if quoted else text).strip()
     if not words or len(words) > 400:
-        raise InvalidRequest("Name 1 to 400 characters of words, `session`, or `last 10 minutes`.")
+        raise InvalidRequest(
+            _("Name 1 to 400 characters of words, `session`, or `last 10 minutes`.")
+        )
     return ForgetSelection(words=words)
 
 
@@ -101,15 +112,20 @@ async def _preview(
         report = await context.forgetting.forget(agent_id, selection, f"dm:{call.dm}")
     except Unavailable as error:
         # otherwise the gateway would deliver the command again until memory is available
-        raise Conflict(f"{error.message} Nothing was erased; try again later.") from error
+        raise Conflict(
+            _("{message} Nothing was erased; try again later.").format(message=error.message)
+        ) from error
     if not report.memory.total and not report.logs and report.conversation == "kept":
         hint = (
-            f" The running conversation is not searched: /forget last 10 minutes, /forget session "
-            f"and /reset erase what {agent_id} was told just now."
+            _(
+                "The running conversation is not searched: /forget last 10 minutes, /forget session "
+                "and /reset erase what {agent} was told just now."
+            ).format(agent=agent_id)
             if report.unsearched
             else ""
         )
-        raise NotFound(f"The memory of {agent_id} contains nothing of it.{hint}")
+        nothing = _("The memory of {agent} contains nothing of it.").format(agent=agent_id)
+        raise NotFound(join(" ", (nothing, hint)) if hint else nothing)
     digest = report.memory.digest
     context.dialogue.set_erasure(call.dm, selection.model_copy(update={"expected_digest": digest}))
     gateway = context.configuration.current.gateway_of(call.dm)
@@ -119,7 +135,10 @@ async def _preview(
     dms = await _conversations_of(context, agent_id)
     if len(dms) > 1:
         others = [dm for dm in dms if dm != call.dm]
-        text += f"\nThis concerns all conversations of {agent_id}, also {', '.join(others)}."
+        concerns = _("This concerns all conversations of {agent}, also {others}.").format(
+            agent=agent_id, others=", ".join(others)
+        )
+        text = join("\n", (text, concerns))
     return text
 
 
@@ -143,13 +162,17 @@ async def _require_own_agent(context: CommandContext, call: CommandCall) -> str:
         return agent_id
     if owner != call.dm:
         raise Forbidden(
-            f"Only an admin, or the user in the default conversation of {agent_id}, can erase what it "
-            "remembers. Nothing was done."
+            _(
+                "Only an admin, or the user in the default conversation of {agent}, can erase what it "
+                "remembers. Nothing was done."
+            ).format(agent=agent_id)
         )
     if len(await _conversations_of(context, agent_id)) > 1:
         raise Forbidden(
-            f"{agent_id} serves other conversations too, so only an admin can erase what it remembers. "
-            "Nothing was done."
+            _(
+                "{agent} serves other conversations too, so only an admin can erase what it remembers. "
+                "Nothing was done."
+            ).format(agent=agent_id)
         )
     return agent_id
 
@@ -159,55 +182,85 @@ def format_preview(report: ForgetReport, *, is_messenger: bool = False) -> str:
     memory = report.memory
     listed = [_line(document) for document in memory.documents[:SHOWN]]
     more = memory.total - len(listed)
-    lines = [f"This permanently erases {_describe(report)}. Times are in UTC."]
+    lines: list[str] = [
+        _("This permanently erases {what}. Times are in UTC.").format(what=_describe(report))
+    ]
     lines += listed
     if more > 0:
-        lines.append(f"… and {more} more.")
+        lines.append(ngettext("… and {count} more.", "… and {count} more.", more))
     if report.message_count:
-        lines.append("The newest messages of the conversation:")
+        lines.append(_("The newest messages of the conversation:"))
         lines += [_message_line(message) for message in report.messages[-SHOWN:]]
-    return "\n".join([*lines, *_consequences(report, is_messenger)])
+    return join("\n", [*lines, *_consequences(report, is_messenger)])
 
 
 def format_result(report: ForgetReport) -> str:
     """Return what was erased, and what the agent does now."""
-    lines = [f"Erased: {_describe(report)}."]
-    if report.memory.restored:
-        lines.append(f"Active again: {_plural(report.memory.restored, 'older document')}.")
-    if report.logs:
-        lines.append(LOGS_ERASED.format(count=_plural(len(report.logs), "session")))
+    lines: list[str] = [_("Erased: {what}.").format(what=_describe(report))]
+    lines += _restored_and_logs(report)
     if report.restarts:
-        lines.append(f"{report.agent_id} has started again{_remaining(report)}.")
-    return "\n".join(lines)
+        lines.append(
+            _("{agent} has started again{remaining}.").format(
+                agent=report.agent_id, remaining=_remaining(report)
+            )
+        )
+    return join("\n", lines)
 
 
 def _consequences(report: ForgetReport, is_messenger: bool) -> list[str]:
     memory = report.memory
-    lines = []
-    if memory.supported == 1:
-        lines.append("1 document loses this source and stays, because it rests on others too.")
-    elif memory.supported:
+    lines: list[str] = []
+    if memory.supported:
         lines.append(
-            f"{memory.supported:,} documents lose this source and stay, because they rest on others too."
+            ngettext(
+                "{count} document loses this source and stays, because it rests on others too.",
+                "{count} documents lose this source and stay, because they rest on others too.",
+                memory.supported,
+            )
         )
-    if memory.restored:
-        lines.append(f"Active again: {_plural(memory.restored, 'older document')}.")
-    if report.logs:
-        lines.append(LOGS_ERASED.format(count=_plural(len(report.logs), "session")))
-        if is_messenger:
-            lines.append(MESSENGER)
+    lines += _restored_and_logs(report)
+    if report.logs and is_messenger:
+        lines.append(MESSENGER)
     if report.restarts:
         lines.append(
-            f"{report.agent_id} stops, discards open work, and starts again{_remaining(report)}."
+            _("{agent} stops, discards open work, and starts again{remaining}.").format(
+                agent=report.agent_id, remaining=_remaining(report)
+            )
         )
     if report.earlier_until is not None:
         lines.append(
-            f"What was said before this session ({report.earlier_until:%Y-%m-%d %H:%M} UTC) stays in memory; "
-            "/forget last 7 days also erases what was said in earlier sessions of that time."
+            _(
+                "What was said before this session ({earlier_until:%Y-%m-%d %H:%M} UTC) stays in "
+                "memory; /forget last 7 days also erases what was said in earlier sessions of that "
+                "time."
+            ).format(earlier_until=report.earlier_until)
         )
     if report.unsearched:
         lines.append(
-            "The running conversation is not searched; /forget session or /reset erases it."
+            _("The running conversation is not searched; /forget session or /reset erases it.")
+        )
+    return lines
+
+
+def _restored_and_logs(report: ForgetReport) -> list[str]:
+    lines: list[str] = []
+    if report.memory.restored:
+        lines.append(
+            ngettext(
+                "Active again: {count} older document.",
+                "Active again: {count} older documents.",
+                report.memory.restored,
+            )
+        )
+    if report.logs:
+        lines.append(
+            ngettext(
+                "The log, stored messages and received files of {count} session are erased; only hashes "
+                "stay.",
+                "The log, stored messages and received files of {count} sessions are erased; only hashes "
+                "stay.",
+                len(report.logs),
+            )
         )
     return lines
 
@@ -215,20 +268,22 @@ def _consequences(report: ForgetReport, is_messenger: bool) -> list[str]:
 def _remaining(report: ForgetReport) -> str:
     match report.conversation:
         case "summary" if report.summary_chars:
-            return f" with its reference summary ({report.summary_chars:,} characters)"
+            return _(" with its reference summary ({summary_chars:,} characters)").format(
+                summary_chars=report.summary_chars
+            )
         case "summary":
-            return "; there is no reference summary yet (/compact writes one)"
+            return _("; there is no reference summary yet (/compact writes one)")
         case "nothing":
-            return " with an empty conversation"
+            return _(" with an empty conversation")
         case "rest":
-            return " with the rest of the conversation"
+            return _(" with the rest of the conversation")
         case _:
             return ""
 
 
 def _line(document: ForgottenDocument) -> str:
     kind = _KIND_NAMES.get(document.kind, document.kind)
-    return f"- {document.at:%Y-%m-%d %H:%M} {kind}: {_excerpt(document.text)}"
+    return join(" ", (f"- {document.at:%Y-%m-%d %H:%M}", kind)) + f": {_excerpt(document.text)}"
 
 
 def _message_line(message: ConversationMessage) -> str:
@@ -242,19 +297,40 @@ def _excerpt(text: str) -> str:
 
 def _describe(report: ForgetReport) -> str:
     """Return what is erased, counted: from memory, from the conversation, or only logs."""
-    counts = ", ".join(
-        _plural(count, _KIND_NAMES.get(kind, kind)) for kind, count in report.memory.counts.items()
+    counts = join(", ", [_plural(count, kind) for kind, count in report.memory.counts.items()])
+    parts = (
+        [_("{counts} from the memory of {agent}").format(counts=counts, agent=report.agent_id)]
+        if counts
+        else []
     )
-    parts = [f"{counts} from the memory of {report.agent_id}"] if counts else []
     if report.message_count:
-        messages = _plural(report.message_count, "message")
-        parts.append(f"{messages} from the conversation")
-    return " and ".join(parts) or f"stored logs of {report.agent_id}, and nothing from its memory"
+        parts.append(
+            ngettext(
+                "{count} message from the conversation",
+                "{count} messages from the conversation",
+                report.message_count,
+            )
+        )
+    if len(parts) == 2:
+        return _("{first} and {second}").format(first=parts[0], second=parts[1])
+    if parts:
+        return parts[0]
+    return _("stored logs of {agent}, and nothing from its memory").format(agent=report.agent_id)
 
 
-def _plural(count: int, noun: str) -> str:
-    if count == 1:
-        return f"1 {noun}"
-    first, _, rest = noun.partition(" of ")
-    plural = f"{first[:-1]}ies" if first.endswith("y") else f"{first}s"
-    return f"{count:,} {plural} of {rest}" if rest else f"{count:,} {plural}"
+def _plural(count: int, kind: str) -> str:
+    match kind:
+        case "turn":
+            return ngettext("{count} message", "{count} messages", count)
+        case "tools":
+            return ngettext("{count} run of tools", "{count} runs of tools", count)
+        case "document_chunk":
+            return ngettext("{count} part of a collection", "{count} parts of a collection", count)
+        case "fact":
+            return ngettext("{count} fact", "{count} facts", count)
+        case "summary":
+            return ngettext("{count} summary", "{count} summaries", count)
+        case other if count == 1:
+            return f"1 {other}"
+        case other:
+            return f"{count:,} {other[:-1]}ies" if other.endswith("y") else f"{count:,} {other}s"

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import assert_never
 
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.i18n import _, join
 from choir_common.ids import new_id
 from choir_common.wire.memory_modes import DEFAULT_MODE
 from choir_common.wire.messages import InboundMessage
@@ -18,6 +19,7 @@ from choir_control.agents.sessions.memory_modes import format_memory
 from choir_control.configuration.people import Rank
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.dialogue import OpenConfirmation
+from choir_control.conversations.commands.error_texts import error_text
 from choir_control.conversations.commands.parser import (
     TypedCommand,
     find_command,
@@ -50,7 +52,7 @@ SIGNALLED_STATUSES = ("starting", "active", "crashed")
 AGENT_COMMANDS = ("/continue", "/tool")
 
 MAX_DIGITS = 4
-CONFIRMING_ANSWERS = frozenset({"yes", "y"})
+CONFIRMING_ANSWERS = frozenset({"yes", "y", "ja", "j"})
 """Answers that confirm a destructive command."""
 
 
@@ -97,7 +99,9 @@ class CommandHandler:
             # Not stored: the gateway must deliver the message again.
             raise
         except ChoirError as error:
-            inbox_row, note = None, error.message
+            inbox_row, note = None, error_text(error)
+        # before the commands are replaced: a changed text has no translation
+        note = self._context.configuration.translate(message.dm, note)
         return CommandResult(
             typed_command.name, inbox_row or _seen(holder), self._adapt_to_channel(note, message.dm)
         )
@@ -177,7 +181,7 @@ class CommandHandler:
         async with self._signal_locks.of(message.dm):
             inbox_row = await self._store.store_command(new_id("in"), message, body)
         if inbox_row is None:
-            raise Unavailable("The same command is being processed; try again.")
+            raise Unavailable(_("The same command is being processed; try again."))
         if inbox_row.agent_id is None or inbox_row.session_status not in SIGNALLED_STATUSES:
             return inbox_row, format_no_agent(inbox_row.agent_id, inbox_row.session_status)
         if not inbox_row.duplicate:
@@ -189,14 +193,16 @@ class CommandHandler:
     ) -> tuple[StoredMessage, str]:
         inbox_row = await self._store.store_handled_command(new_id("in"), message)
         if inbox_row is None:
-            raise Unavailable("The same command is being processed; try again.")
+            raise Unavailable(_("The same command is being processed; try again."))
         if inbox_row.duplicate:
-            return inbox_row, "This command was already executed; /status shows the current state."
+            return inbox_row, _(
+                "This command was already executed; /status shows the current state."
+            )
         try:
             return inbox_row, await act(self._context, call)
         except ChoirError as error:
             # The message is stored and a repeat would not be executed, so the reason is returned now.
-            return inbox_row, error.message
+            return inbox_row, error_text(error)
 
     async def _ask_to_confirm(
         self, message: InboundMessage, call: CommandCall, question: CommandFunction
@@ -206,7 +212,7 @@ class CommandHandler:
         self._context.dialogue.set_confirmation(
             _asked(message), OpenConfirmation(message.text, newest_id)
         )
-        return f"{text} Reply yes to continue; any other reply cancels."
+        return join(" ", (text, _("Reply yes to continue; any other reply cancels.")))
 
     async def _take_confirmed_command(self, message: InboundMessage) -> TypedCommand | None:
         """Return the command that this message confirms, or None."""
@@ -266,30 +272,36 @@ def _seen(holder: BoundSession | None) -> StoredMessage:
 def help_text(rank: Rank) -> str:
     """Return the list of commands as help text."""
     lines = [
-        f"{row.usage_for(is_admin=rank == 'admin')} - {row.summary}" for row in commands_for(rank)
+        join(" - ", (row.usage_for(is_admin=rank == "admin"), row.summary))
+        for row in commands_for(rank)
     ]
-    return "\n".join([*lines, "Any other message goes to the agent."])
+    return join("\n", [*lines, _("Any other message goes to the agent.")])
 
 
 def unknown_text(typed_command: TypedCommand, rank: Rank) -> str:
     """Return the error text for an unknown or ambiguous command, with suggestions."""
     is_admin = rank == "admin"
     if find_command(commands_for("admin"), typed_command) and not is_admin:
-        return (
-            f"{typed_command.name} is for admin conversations; /help lists what you can do here. "
-            "Nothing was done."
-        )
+        return _(
+            "{command} is for admin conversations; /help lists what you can do here. Nothing was done."
+        ).format(command=typed_command.name)
     several = [
         row.usage_for(is_admin=is_admin)
         for row in commands_for(rank)
         if row.name.startswith(f"{typed_command.name} ")
     ]
     if several:
-        return f"{typed_command.name} needs one of: {', '.join(several)}. Nothing was done."
+        return _("{command} needs one of: {forms}. Nothing was done.").format(
+            command=typed_command.name, forms=", ".join(several)
+        )
     names = {row.name.split()[0] for row in commands_for(rank)} | ALIASES.keys()
     similar = get_close_matches(typed_command.name, sorted(names), 1)
-    suggestion = f" Did you mean {similar[0]}?" if similar else ""
-    return (
-        f"There is no command {typed_command.name}; /help lists all commands.{suggestion} "
-        "Nothing was sent. To send it to the agent unchanged, begin with a space."
-    )
+    parts = [
+        _("There is no command {command}; /help lists all commands.").format(
+            command=typed_command.name
+        )
+    ]
+    if similar:
+        parts.append(_("Did you mean {command}?").format(command=similar[0]))
+    parts.append(_("Nothing was sent. To send it to the agent unchanged, begin with a space."))
+    return join(" ", parts)

@@ -1,5 +1,6 @@
 """Command `/mcp`: the MCP servers of an agent, as the agent reports them."""
 
+from choir_common.i18n import _, join, ngettext
 from choir_common.wire.rpc import McpServerStatus
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.parser import target_agent
@@ -14,16 +15,27 @@ async def show_servers(context: CommandContext, call: CommandCall) -> str:
     view = await context.overview.one(target_agent(call))
     servers = [server for lane in view.lanes for server in lane.mcp_servers]
     if not servers:
-        return f"{view.agent_id} runs no MCP servers."
-    return "\n".join(line for server in servers for line in _lines(server))
+        return _("{agent} runs no MCP servers.").format(agent=view.agent_id)
+    return join("\n", (line for server in servers for line in _lines(server)))
 
 
 def _lines(server: McpServerStatus) -> list[str]:
     count = len(server.tools)
-    first = f"{server.name} is {server.state}, {count} tool{'' if count == 1 else 's'}."
-    lines = [f"{first} {server.detail}".rstrip(), *(f"  {text}" for text in server.progress)]
+    first: str = ngettext(
+        "{name} is {state}, {count} tool.",
+        "{name} is {state}, {count} tools.",
+        count,
+        name=server.name,
+        state=server.state,
+    )
+    if server.detail:
+        first = join(" ", (first, server.detail))
+    lines = [first, *(f"  {text}" for text in server.progress)]
     if count:
         names = [tool.removeprefix(f"mcp.{server.name}.") for tool in server.tools[:MAX_TOOLS]]
-        more = f" and {count - MAX_TOOLS} more" if count > MAX_TOOLS else ""
-        lines.append(f"  {', '.join(names)}{more}")
+        listed = f"  {', '.join(names)}"
+        if count > MAX_TOOLS:
+            more = ngettext("and {count} more", "and {count} more", count - MAX_TOOLS)
+            listed = join(" ", (listed, more))
+        lines.append(listed)
     return lines

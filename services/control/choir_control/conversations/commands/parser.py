@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from choir_common.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_control.agents.operations.store import Requester
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.conversations.commands.context import CommandContext
@@ -93,10 +94,14 @@ def parse_arguments(row: CommandSpec, text: str) -> ParsedArguments:
         if value:
             values[argument.name] = _checked(row, argument, value)
         elif argument.required:
-            raise InvalidRequest(f"An argument is missing: {row.usage}. Nothing was done.")
+            raise InvalidRequest(
+                _("An argument is missing: {usage}. Nothing was done.").format(usage=row.usage)
+            )
     if rest:
         raise InvalidRequest(
-            f"{rest.split()[0][:60]!r} is not expected: {row.usage}. Nothing was done."
+            _("{value!r} is not expected: {usage}. Nothing was done.").format(
+                value=rest.split()[0][:60], usage=row.usage
+            )
         )
     return ParsedArguments(values, settings)
 
@@ -110,7 +115,11 @@ def _checked(row: CommandSpec, argument: CommandArgument, value: str) -> str:
     if argument.kind is ArgumentKind.COUNT and not (
         value.isdecimal() and 0 < int(value[:9]) <= MAX_COUNT
     ):
-        raise InvalidRequest(f"{value[:60]!r} is not a number from 1 to {MAX_COUNT}: {row.usage}.")
+        raise InvalidRequest(
+            _("{value!r} is not a number from 1 to {max_count}: {usage}.").format(
+                value=value[:60], max_count=MAX_COUNT, usage=row.usage
+            )
+        )
     return value
 
 
@@ -120,7 +129,11 @@ def _settings(row: CommandSpec, text: str) -> dict[str, str]:
         # also accept `--llm=quick`, as on choirctl's command line
         name, equals, value = word.removeprefix("--").partition("=")
         if not (name and equals and value):
-            raise InvalidRequest(f"{word[:60]!r} is not name=value: {row.usage}. Nothing was done.")
+            raise InvalidRequest(
+                _("{word!r} is not name=value: {usage}. Nothing was done.").format(
+                    word=word[:60], usage=row.usage
+                )
+            )
         settings[name.replace("-", "_")] = value
     return settings
 
@@ -146,20 +159,24 @@ def target_agent(call: CommandCall) -> str:
     agent_name = call.arguments.get(AGENT)
     if agent_name is not None and not call.is_admin and agent_name != call.bound_agent_id:
         own = (
-            f"It is bound to {call.bound_agent_id}; omit the name."
+            _("It is bound to {agent}; omit the name.").format(agent=call.bound_agent_id)
             if call.bound_agent_id
-            else "It has no agent of its own."
+            else _("It has no agent of its own.")
         )
-        raise Forbidden(f"This conversation is not an admin's. {own} Nothing was done.")
+        raise Forbidden(
+            _("This conversation is not an admin's. {own} Nothing was done.").format(own=own)
+        )
     agent_id = agent_name or call.bound_agent_id
     if agent_id is None:
-        raise NotFound("No agent is bound to this conversation, so nothing was done.")
+        raise NotFound(_("No agent is bound to this conversation, so nothing was done."))
     return agent_id
 
 
 def result_recipient(context: CommandContext, call: CommandCall) -> Requester:
     """Return the conversation of a command, as the recipient of the result of an operation."""
-    return Requester(call.dm, context.configuration.current.gateway_of(call.dm) or "")
+    snapshot = context.configuration.current
+    language = snapshot.people.language_in(call.dm)
+    return Requester(call.dm, snapshot.gateway_of(call.dm) or "", language)
 
 
 async def target_session(context: CommandContext, call: CommandCall) -> SessionRow:
@@ -168,5 +185,7 @@ async def target_session(context: CommandContext, call: CommandCall) -> SessionR
     context.configuration.current.agent(agent_id)
     session = await context.sessions.find_live(agent_id)
     if session is None:
-        raise Conflict(f"{agent_id} is not running, so there is nothing to show.")
+        raise Conflict(
+            _("{agent} is not running, so there is nothing to show.").format(agent=agent_id)
+        )
     return session

@@ -1,6 +1,7 @@
 """The commands `/link`, for the same person on another channel, and `/pair`, for unknown users."""
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.spec import CommandCall
 from choir_control.conversations.pairing.texts import (
@@ -15,27 +16,33 @@ async def link(context: CommandContext, call: CommandCall) -> str:
     code = call.arguments.get("code")
     if code is None:
         new_code = context.people.create_code(call.dm)
-        return (
-            f"Type this in your other conversation within ten minutes: /link {new_code}. It works once. It "
-            "gives your rights to the user who types it, so show it to nobody."
-        )
+        return _(
+            "Type this in your other conversation within ten minutes: /link {code}. It works "
+            "once. It gives your rights to the user who types it, so show it to nobody."
+        ).format(code=new_code)
     person = await context.people.redeem_code(call.dm, code)
-    return f"This conversation is now {person.name}'s, with the role {person.role}."
+    return _("This conversation is now {name}'s, with the role {role}.").format(
+        name=person.name, role=person.role
+    )
 
 
 async def follow(context: CommandContext, call: CommandCall) -> str:
     """Say whether this conversation follows the person's other ones, or switch it."""
     choice = call.arguments.get("choice", "").lower()
     if choice not in ("", "on", "off"):
-        raise InvalidRequest(f"{choice[:20]!r} is neither on nor off. Nothing was changed.")
+        raise InvalidRequest(
+            _("{choice!r} is neither on nor off. Nothing was changed.").format(choice=choice[:20])
+        )
     if choice:
         await context.following.switch(call.dm, on=choice == "on")
     if context.following.is_on(call.dm):
-        return (
-            "Answers in your other private conversations with this agent also arrive here. "
-            "/follow off ends it."
+        return _(
+            "Answers in your other private conversations with this agent also arrive here. /follow "
+            "off ends it."
         )
-    return "Only what belongs to this conversation arrives here. /follow on adds your other ones."
+    return _(
+        "Only what belongs to this conversation arrives here. /follow on adds your other ones."
+    )
 
 
 async def pair(context: CommandContext, call: CommandCall) -> str:

@@ -1,5 +1,6 @@
 """The rows about people in the command table."""
 
+from choir_common.i18n import _
 from choir_control.conversations.commands import people
 from choir_control.conversations.commands.spec import (
     CommandArgument,
@@ -12,7 +13,7 @@ _ROUTE = "/v1/people"
 
 PEOPLE_COMMANDS = (
     CommandSpec(
-        "Get a code for your other conversation, or type its code here: both are then yours.",
+        _("Get a code for your other conversation, or type its code here: both are then yours."),
         typed_form="/link",
         arguments=(CommandArgument("code"),),
         action=MutationAction(people.link),
@@ -20,13 +21,16 @@ PEOPLE_COMMANDS = (
         route=f"POST {_ROUTE}/{{name}}/identities",
     ),
     CommandSpec(
-        "Show whether the answers in your other conversations also arrive here; `on` or `off` switches it.",
+        _(
+            "Show whether the answers in your other conversations also arrive here; `on` or `off` "
+            "switches it."
+        ),
         typed_form="/follow",
         arguments=(CommandArgument("choice"),),
         action=MutationAction(people.follow),
     ),
     CommandSpec(
-        "List the unknown users who want to talk, or allow one by the code.",
+        _("List the unknown users who want to talk, or allow one by the code."),
         CommandScope.ADMIN,
         typed_form="/pair",
         arguments=(CommandArgument("code"),),
@@ -35,14 +39,14 @@ PEOPLE_COMMANDS = (
         route=f"POST {_ROUTE}/pairings",
     ),
     CommandSpec(
-        "Refuse an unknown user who wants to talk.",
+        _("Refuse an unknown user who wants to talk."),
         CommandScope.ADMIN,
         typed_form="/pair deny",
         arguments=(CommandArgument("code", required=True),),
         action=MutationAction(people.refuse_pairing),
     ),
     CommandSpec(
-        "Take the conversation of a paired user back.",
+        _("Take the conversation of a paired user back."),
         CommandScope.ADMIN,
         typed_form="/unpair",
         arguments=(CommandArgument("conversation", required=True),),

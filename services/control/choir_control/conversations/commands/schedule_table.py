@@ -1,5 +1,6 @@
 """The rows of `/schedule` in the command table."""
 
+from choir_common.i18n import _
 from choir_control.conversations.commands import schedules
 from choir_control.conversations.commands.spec import (
     ArgumentKind,
@@ -15,14 +16,17 @@ _ROUTE = "/v1/schedules/{schedule_id}"
 
 SCHEDULE_COMMANDS = (
     CommandSpec(
-        "List reminders and instructions for later.",
+        _("List reminders and instructions for later."),
         typed_form="/schedule",
         action=QueryAction(schedules.list_schedules),
         choirctl="schedule list",
         route="GET /v1/schedules",
     ),
     CommandSpec(
-        "Add one: in, at, every or cron; then remind, prompt, job or skill NAME; then the words.",
+        _(
+            "Add one: in, at, every or cron; then remind, prompt, job or skill NAME; then the "
+            "words."
+        ),
         typed_form="/schedule add",
         arguments=(CommandArgument("what", ArgumentKind.TEXT, required=True),),
         action=MutationAction(schedules.add_schedule),
@@ -30,7 +34,7 @@ SCHEDULE_COMMANDS = (
         route="POST /v1/schedules",
     ),
     CommandSpec(
-        "Change one: a new time (in, at, every or cron), and text with new words.",
+        _("Change one: a new time (in, at, every or cron), and text with new words."),
         typed_form="/schedule update",
         arguments=(_ID, CommandArgument("what", ArgumentKind.TEXT, required=True)),
         action=MutationAction(schedules.update_schedule),
@@ -38,7 +42,7 @@ SCHEDULE_COMMANDS = (
         route=f"PATCH {_ROUTE}",
     ),
     CommandSpec(
-        "Show a schedule and its newest runs.",
+        _("Show a schedule and its newest runs."),
         CommandScope.DM,
         "/schedule show",
         (_ID,),
@@ -47,7 +51,7 @@ SCHEDULE_COMMANDS = (
         route=f"GET {_ROUTE}",
     ),
     CommandSpec(
-        "Start no further runs of a schedule.",
+        _("Start no further runs of a schedule."),
         CommandScope.DM,
         "/schedule pause",
         (_ID,),
@@ -56,7 +60,7 @@ SCHEDULE_COMMANDS = (
         route=f"POST {_ROUTE}/pause",
     ),
     CommandSpec(
-        "Go on with a paused schedule.",
+        _("Go on with a paused schedule."),
         CommandScope.DM,
         "/schedule resume",
         (_ID,),
@@ -65,7 +69,7 @@ SCHEDULE_COMMANDS = (
         route=f"POST {_ROUTE}/resume",
     ),
     CommandSpec(
-        "Start a run of a schedule now.",
+        _("Start a run of a schedule now."),
         CommandScope.DM,
         "/schedule run",
         (_ID,),
@@ -74,7 +78,7 @@ SCHEDULE_COMMANDS = (
         route=f"POST {_ROUTE}/run",
     ),
     CommandSpec(
-        "Delete a schedule.",
+        _("Delete a schedule."),
         CommandScope.DM,
         "/schedule remove",
         (_ID,),

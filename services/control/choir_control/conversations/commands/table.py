@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 
+from choir_common.i18n import _
 from choir_control.configuration.people import Rank
 from choir_control.conversations.commands import (
     agents,
@@ -37,13 +38,13 @@ OPTIONAL_AGENT = CommandArgument("agent", ArgumentKind.AGENT)
 REQUIRED_NAME = CommandArgument("name", required=True)
 REQUIRED_AGENT = CommandArgument("agent", ArgumentKind.AGENT, required=True)
 
-HELP = CommandSpec("Show these commands.", typed_form="/help", route="GET /v1/commands")
+HELP = CommandSpec(_("Show these commands."), typed_form="/help", route="GET /v1/commands")
 """Handled by `obey`, which has the table."""
 
 
 CONVERSATION_COMMANDS = (
     CommandSpec(
-        "Show the agent's state, jobs, resources and remaining budgets.",
+        _("Show the agent's state, jobs, resources and remaining budgets."),
         typed_form="/status",
         arguments=(OPTIONAL_AGENT,),
         action=QueryAction(agents.show_status),
@@ -51,7 +52,7 @@ CONVERSATION_COMMANDS = (
         route="GET /v1/agents/{agent_id}",
     ),
     CommandSpec(
-        "Show what the agent has spent today and this month, and its limits.",
+        _("Show what the agent has spent today and this month, and its limits."),
         typed_form="/cost",
         arguments=(OPTIONAL_AGENT,),
         action=QueryAction(cost.show_cost),
@@ -59,7 +60,7 @@ CONVERSATION_COMMANDS = (
         route="GET /v1/cost",
     ),
     CommandSpec(
-        "Send the agent an instruction while it is working.",
+        _("Send the agent an instruction while it is working."),
         typed_form="/inject",
         arguments=(CommandArgument("text", ArgumentKind.TEXT, required=True),),
         action=SignalAction(signals.inject),
@@ -67,7 +68,7 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/agents/{agent_id}/inject",
     ),
     CommandSpec(
-        "Cancel the agent's current turn, or one of its jobs.",
+        _("Cancel the agent's current turn, or one of its jobs."),
         typed_form="/cancel",
         arguments=(CommandArgument("job"),),
         action=SignalAction(signals.cancel, check=agents.check_job),
@@ -81,26 +82,32 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/agents/{agent_id}/jobs",
     ),
     CommandSpec(
-        "Summarize the older part of the conversation.",
+        _("Summarize the older part of the conversation."),
         typed_form="/compact",
         action=SignalAction(signals.compact),
         choirctl="session compact",
         route="POST /v1/agents/{agent_id}/compact",
     ),
     CommandSpec(
-        "Start the conversation again; its summary and what was learned stay.",
+        _("Start the conversation again; its summary and what was learned stay."),
         typed_form="/reset",
         action=MutationAction(forgetting.erase, confirm=forgetting.preview_reset),
         choirctl="session reset",
         route="POST /v1/agents/{agent_id}/reset",
     ),
     CommandSpec(
-        "Start the conversation again with nothing; also erase its summary and what was learned.",
+        _(
+            "Start the conversation again with nothing; also erase its summary and what was "
+            "learned."
+        ),
         typed_form="/reset all",
         action=MutationAction(forgetting.erase, confirm=forgetting.preview_full_reset),
     ),
     CommandSpec(
-        "Erase what is remembered with these words, of this `session`, or of the `last 10 minutes`.",
+        _(
+            "Erase what is remembered with these words, of this `session`, or of the `last 10 "
+            "minutes`."
+        ),
         typed_form="/forget",
         arguments=(CommandArgument("what", ArgumentKind.TEXT, required=True),),
         action=MutationAction(forgetting.erase, confirm=forgetting.preview_forget),
@@ -108,21 +115,21 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/agents/{agent_id}/memory/forget",
     ),
     CommandSpec(
-        "Show the agent's jobs and their state.",
+        _("Show the agent's jobs and their state."),
         typed_form="/cores",
         arguments=(OPTIONAL_AGENT,),
         action=QueryAction(agents.show_cores),
         choirctl="session cores",
     ),
     CommandSpec(
-        "Show the agent's MCP servers, their state and their tools.",
+        _("Show the agent's MCP servers, their state and their tools."),
         typed_form="/mcp",
         arguments=(OPTIONAL_AGENT,),
         action=QueryAction(mcp.show_servers),
         choirctl="mcp list",
     ),
     CommandSpec(
-        "Show the newest events.",
+        _("Show the newest events."),
         typed_form="/events",
         arguments=(CommandArgument("count", ArgumentKind.COUNT),),
         action=QueryAction(agents.show_events),
@@ -130,7 +137,7 @@ CONVERSATION_COMMANDS = (
         route="GET /v1/sessions/{session_id}/events",
     ),
     CommandSpec(
-        "Stop the agent gracefully; open work is resumed at its next start.",
+        _("Stop the agent gracefully; open work is resumed at its next start."),
         typed_form="/stop",
         arguments=(OPTIONAL_AGENT,),
         action=MutationAction(agents.stop_agent),
@@ -138,7 +145,7 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/agents/{agent_id}/stop",
     ),
     CommandSpec(
-        "Restart the agent gracefully with the same resources.",
+        _("Restart the agent gracefully with the same resources."),
         typed_form="/restart",
         arguments=(OPTIONAL_AGENT,),
         action=MutationAction(agents.restart_agent),
@@ -146,7 +153,7 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/agents/{agent_id}/restart",
     ),
     CommandSpec(
-        "Show the agent's model and the available ones.",
+        _("Show the agent's model and the available ones."),
         typed_form="/model",
         arguments=(OPTIONAL_AGENT,),
         action=QueryAction(agents.show_model),
@@ -154,7 +161,7 @@ CONVERSATION_COMMANDS = (
         route="GET /v1/agents/{agent_id}/model",
     ),
     CommandSpec(
-        "Switch the agent's model until its next restart.",
+        _("Switch the agent's model until its next restart."),
         typed_form="/model llm",
         arguments=(REQUIRED_NAME, OPTIONAL_AGENT),
         action=MutationAction(agents.set_model),
@@ -162,14 +169,14 @@ CONVERSATION_COMMANDS = (
         route="PUT /v1/agents/{agent_id}/model",
     ),
     CommandSpec(
-        "Show the agent's voice and the available ones.",
+        _("Show the agent's voice and the available ones."),
         typed_form="/voice",
         action=QueryAction(agents.show_voice),
         choirctl="voice get",
         route="GET /v1/agents/{agent_id}/voice",
     ),
     CommandSpec(
-        "Switch the agent's voice until its next restart.",
+        _("Switch the agent's voice until its next restart."),
         typed_form="/voice",
         arguments=(REQUIRED_NAME, OPTIONAL_AGENT),
         action=MutationAction(agents.set_voice),
@@ -177,14 +184,14 @@ CONVERSATION_COMMANDS = (
         route="PUT /v1/agents/{agent_id}/voice",
     ),
     CommandSpec(
-        "Show whether this conversation is remembered, and whether memory is read.",
+        _("Show whether this conversation is remembered, and whether memory is read."),
         typed_form="/memory",
         action=QueryAction(memory.show_memory),
         choirctl="memory mode",
         route="GET /v1/agents/{agent_id}/memory/mode",
     ),
     CommandSpec(
-        "Switch to local, synced or incognito; incognito: nothing is remembered.",
+        _("Switch to local, synced or incognito; incognito: nothing is remembered."),
         typed_form="/memory",
         arguments=(CommandArgument("mode", required=True),),
         action=MutationAction(memory.set_memory_mode),
@@ -192,7 +199,7 @@ CONVERSATION_COMMANDS = (
         route="PUT /v1/agents/{agent_id}/memory/mode",
     ),
     CommandSpec(
-        "Switch recall on, off or default: whether the agent is shown memories here.",
+        _("Switch recall on, off or default: whether the agent is shown memories here."),
         typed_form="/recall",
         arguments=(CommandArgument("setting", required=True),),
         action=MutationAction(memory.set_recall),
@@ -200,7 +207,7 @@ CONVERSATION_COMMANDS = (
         route="PUT /v1/agents/{agent_id}/memory/recall",
     ),
     CommandSpec(
-        "List pending approval requests, or show one with its exact changes.",
+        _("List pending approval requests, or show one with its exact changes."),
         typed_form="/approvals",
         arguments=(CommandArgument("id"),),
         action=QueryAction(approvals.list_approvals),
@@ -208,8 +215,10 @@ CONVERSATION_COMMANDS = (
         route="GET /v1/approvals",
     ),
     CommandSpec(
-        "Approve a request: by its id, its number in the list, or the only one. Scope: once, job, "
-        "session or always; or the values that it asks for.",
+        _(
+            "Approve a request: by its id, its number in the list, or the only one. Scope: once, "
+            "job, session or always; or the values that it asks for."
+        ),
         typed_form="/approve",
         arguments=(CommandArgument("id"), CommandArgument("scope", ArgumentKind.TEXT)),
         action=MutationAction(approvals.approve),
@@ -217,7 +226,7 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/approvals/{approval_id}/approve",
     ),
     CommandSpec(
-        "Reject a request: by its id, its number in the list, or the only one.",
+        _("Reject a request: by its id, its number in the list, or the only one."),
         typed_form="/reject",
         arguments=(CommandArgument("id"), CommandArgument("dismiss")),
         action=MutationAction(approvals.reject),
@@ -225,27 +234,27 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/approvals/{approval_id}/reject",
     ),
     CommandSpec(
-        "List the yeses that cover later calls.",
+        _("List the yeses that cover later calls."),
         typed_form="/grants",
         action=QueryAction(approvals.list_grants),
         choirctl="policy grants",
         route="GET /v1/policy/grants",
     ),
     CommandSpec(
-        "End a yes that covers later calls.",
+        _("End a yes that covers later calls."),
         typed_form="/revoke",
         arguments=(CommandArgument("id", required=True),),
         action=MutationAction(approvals.revoke),
         choirctl="policy revoke",
         route="DELETE /v1/policy/grants/{grant_id}",
     ),
-    CommandSpec("Grant the same budget again when it is exhausted.", typed_form="/continue"),
+    CommandSpec(_("Grant the same budget again when it is exhausted."), typed_form="/continue"),
     HELP,
 )
 
 ADMIN_COMMANDS = (
     CommandSpec(
-        "Start an agent in this conversation; settings replace its defaults.",
+        _("Start an agent in this conversation; settings replace its defaults."),
         CommandScope.ADMIN,
         "/start",
         (REQUIRED_AGENT, CommandArgument("settings", ArgumentKind.SETTINGS)),
@@ -254,7 +263,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/agents/{agent_id}/start",
     ),
     CommandSpec(
-        "List all agents and their states.",
+        _("List all agents and their states."),
         CommandScope.ADMIN,
         "/agent list",
         (),
@@ -263,7 +272,7 @@ ADMIN_COMMANDS = (
         route="GET /v1/agents",
     ),
     CommandSpec(
-        "Build an agent's image; a running agent is not restarted.",
+        _("Build an agent's image; a running agent is not restarted."),
         CommandScope.ADMIN,
         "/agent build",
         (REQUIRED_AGENT,),
@@ -272,7 +281,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/agents/{agent_id}/build",
     ),
     CommandSpec(
-        "Build an agent's image and, if the agent runs, restart it with that image.",
+        _("Build an agent's image and, if the agent runs, restart it with that image."),
         CommandScope.ADMIN,
         "/update",
         (OPTIONAL_AGENT,),
@@ -281,7 +290,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/agents/{agent_id}/update",
     ),
     CommandSpec(
-        "Update all agents, one after the other.",
+        _("Update all agents, one after the other."),
         CommandScope.ADMIN,
         "/update-all",
         (),
@@ -290,7 +299,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/agents/update-all",
     ),
     CommandSpec(
-        "Show the progress or the result of an operation.",
+        _("Show the progress or the result of an operation."),
         CommandScope.ADMIN,
         "/operation",
         (CommandArgument("id"),),
@@ -299,7 +308,7 @@ ADMIN_COMMANDS = (
         route="GET /v1/operations/{operation_id}",
     ),
     CommandSpec(
-        "List the workspaces, the agent that uses each, and their size.",
+        _("List the workspaces, the agent that uses each, and their size."),
         CommandScope.ADMIN,
         "/workspace list",
         (),
@@ -308,7 +317,7 @@ ADMIN_COMMANDS = (
         route="GET /v1/workspaces",
     ),
     CommandSpec(
-        "Delete everything in a workspace; its agent is stopped first.",
+        _("Delete everything in a workspace; its agent is stopped first."),
         CommandScope.ADMIN,
         "/workspace reset",
         (REQUIRED_NAME,),
@@ -317,7 +326,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/workspaces/{name}/reset",
     ),
     CommandSpec(
-        "Check config.json and stage it.",
+        _("Check config.json and stage it."),
         CommandScope.ADMIN,
         "/config load",
         (),
@@ -326,7 +335,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/config/load",
     ),
     CommandSpec(
-        "Show the staged changes.",
+        _("Show the staged changes."),
         CommandScope.ADMIN,
         "/config diff",
         (),
@@ -335,7 +344,7 @@ ADMIN_COMMANDS = (
         route="GET /v1/config/diff",
     ),
     CommandSpec(
-        "Apply the changes you were shown.",
+        _("Apply the changes you were shown."),
         CommandScope.ADMIN,
         "/config apply",
         (),
@@ -344,7 +353,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/config/apply",
     ),
     CommandSpec(
-        "List the names of secrets and what uses each; never a value.",
+        _("List the names of secrets and what uses each; never a value."),
         CommandScope.ADMIN,
         "/secret list",
         (),

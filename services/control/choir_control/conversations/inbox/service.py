@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from choir_common.i18n import _, translate
 from choir_common.ids import new_id
 from choir_common.redactor import MASK, Redactor
 from choir_common.wire.attachments import MAX_FILE_NAME
@@ -86,11 +87,14 @@ class InboxService:
         if snapshot.gateway_of(message.dm) != message.gateway:
             raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
         clean = _redacted(_clean(message), self._redactor)
+        self._configuration.note_language(clean.dm, clean.language)
         result = None if wake_up is not None else await self._commands.handle(clean)
         if result is not None:
             self._refuse_another_text(snapshot, clean, result.row)
             agent_id = await self._find_agent(snapshot, message.dm, result.row)
-            return _accepted_command(agent_id, result)
+            return _accepted_command(
+                agent_id, result, self._configuration.translate(message.dm, result.note)
+            )
         # Signals of a DM must be committed in the order of their numbers.
         sender = snapshot.people.find_sender(message.dm, clean.author)
         async with self._signal_locks.of(message.dm):
@@ -135,7 +139,7 @@ class InboxService:
     async def _store_once(
         self, message: InboundMessage, sender: MessageSender | None, wake_up: WakeUp | None
     ) -> StoredMessage:
-        for _ in range(ATTEMPTS):
+        for _attempt in range(ATTEMPTS):
             row = await self._store.store_message(new_id("in"), message, sender, wake_up)
             if row is not None:
                 return row
@@ -204,13 +208,13 @@ def _without_nul(value: object) -> object:
             return value
 
 
-def _accepted_command(agent_id: str | None, result: CommandResult) -> InboundAccepted:
+def _accepted_command(agent_id: str | None, result: CommandResult, note: str) -> InboundAccepted:
     return InboundAccepted(
         inbox_id=result.row.inbox_id,
         duplicate=result.row.duplicate,
         agent_id=agent_id,
         agent_state=_state(agent_id, result.row),
-        note=result.note,
+        note=note,
         command=result.command,
     )
 
@@ -225,13 +229,14 @@ def _answer(
     snapshot: ConfigSnapshot, dm: str, row: StoredMessage, agent_id: str | None
 ) -> InboundAccepted:
     state = _state(agent_id, row)
+    how_to_start = _how_to_start(snapshot, dm, agent_id)
+    note = _note(state, agent_id, how_to_start) or _leaving(snapshot, agent_id)
     return InboundAccepted(
         inbox_id=row.inbox_id,
         duplicate=row.duplicate,
         agent_id=agent_id,
         agent_state=state,
-        note=_note(state, agent_id, _how_to_start(snapshot, dm, agent_id))
-        or _leaving(snapshot, agent_id),
+        note=None if note is None else translate(note, snapshot.people.language_in(dm)),
     )
 
 
@@ -239,10 +244,9 @@ def _leaving(snapshot: ConfigSnapshot, agent_id: str | None) -> str | None:
     """Return a note if the configuration has removed the agent while it still runs."""
     if agent_id is None or agent_id in snapshot.config.agents:
         return None
-    return (
-        f"{agent_id} was removed from the configuration. It still answers until an operator stops "
-        "it."
-    )
+    return _(
+        "{agent} was removed from the configuration. It still answers until an operator stops it."
+    ).format(agent=agent_id)
 
 
 def _how_to_start(snapshot: ConfigSnapshot, dm: str, agent_id: str | None) -> str:
@@ -251,7 +255,9 @@ def _how_to_start(snapshot: ConfigSnapshot, dm: str, agent_id: str | None) -> st
     if snapshot.config.gateways[conversation.gateway].channel.uses_choir_api:
         return f"choirctl agent start {agent_id}"
     is_admin = snapshot.people.is_admin(dm)
-    return f"/start {agent_id}" if is_admin else f"an admin can use /start {agent_id}"
+    if is_admin:
+        return f"/start {agent_id}"
+    return _("an admin can use /start {agent}").format(agent=agent_id)
 
 
 def _note(state: AgentState, agent_id: str | None, how_to_start: str) -> str | None:
@@ -259,11 +265,15 @@ def _note(state: AgentState, agent_id: str | None, how_to_start: str) -> str | N
         case "running" | "starting":
             return None
         case "crashed":
-            return f"{agent_id} has crashed and is being started again; your message is kept."
+            return _(
+                "{agent} has crashed and is being started again; your message is kept."
+            ).format(agent=agent_id)
         case "stopped":
-            return (
-                f"{agent_id} is not running. Your message is kept and will be answered when it is "
-                f"started ({how_to_start})."
-            )
+            return _(
+                "{agent} is not running. Your message is kept and will be answered when it is "
+                "started ({how_to_start})."
+            ).format(agent=agent_id, how_to_start=how_to_start)
         case "unbound":
-            return "No agent is bound to this conversation. Your message is kept for the first one."
+            return _(
+                "No agent is bound to this conversation. Your message is kept for the first one."
+            )

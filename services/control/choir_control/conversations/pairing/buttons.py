@@ -3,6 +3,7 @@
 import structlog
 
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.messages import ButtonPress, ButtonResponse
 from choir_control.approvals.buttons import REFUSED, ApprovalButtons
 from choir_control.configuration.current import ConfigService
@@ -42,7 +43,7 @@ class PairingButtons:
         # As for approvals: nobody else's button, and none that was forwarded to another chat.
         if dm is None or not snapshot.people.is_admin(dm) or press.chat_id != press.user_id:
             log.warning("a button had no effect", gateway=press.gateway, reason="not an admin's")
-            return REFUSED
+            return self._respond(dm, REFUSED)
         is_allowed = decision.verdict == "allow"
         try:
             view = await self._pairing.decide(decision.code, allow=is_allowed, by=f"dm {dm}")
@@ -50,5 +51,9 @@ class PairingButtons:
             raise
         except ChoirError as error:
             log.info("a button had no effect", gateway=press.gateway, reason=error.message)
-            return REFUSED
-        return ButtonResponse(answer=f"Allowed: {view.dm}." if is_allowed else "Refused.")
+            return self._respond(dm, REFUSED)
+        text = _("Allowed: {dm}.").format(dm=view.dm) if is_allowed else _("Refused.")
+        return self._respond(dm, text)
+
+    def _respond(self, dm: str | None, text: str) -> ButtonResponse:
+        return ButtonResponse(answer=self._configuration.translate(dm or "", text))

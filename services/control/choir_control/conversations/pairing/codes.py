@@ -11,6 +11,7 @@ from typing import Literal
 
 from choir_common.clock import Clock
 from choir_common.errors import RateLimited
+from choir_common.i18n import ENGLISH, _, translate
 from choir_common.wire.attachments import Button
 from choir_control.conversations.people.link_codes import ALPHABET, CODE_LENGTH
 
@@ -55,11 +56,11 @@ def find_waiting(users: Iterable[WaitingUser], typed: str) -> WaitingUser | None
     return match
 
 
-def decision_buttons(code: str) -> tuple[Button, Button]:
+def decision_buttons(code: str, language: str = ENGLISH) -> tuple[Button, Button]:
     """Return the buttons of the notice to an admin."""
     return (
-        Button(label="Allow", data=f"p:y:{code}"),
-        Button(label="Refuse", data=f"p:n:{code}"),
+        Button(label=translate(_("Allow"), language), data=f"p:y:{code}"),
+        Button(label=translate(_("Refuse"), language), data=f"p:n:{code}"),
     )
 
 
@@ -94,7 +95,11 @@ class WrongTries:
         if recent:
             self._tries[author] = recent
         if len(recent) >= MAX_TRIES:
-            raise RateLimited(f"{MAX_TRIES} wrong codes were typed here. Try again in ten minutes.")
+            raise RateLimited(
+                _("{max_tries} wrong codes were typed here. Try again in ten minutes.").format(
+                    max_tries=MAX_TRIES
+                )
+            )
 
     def add(self, author: str) -> None:
         """Count a wrong code."""

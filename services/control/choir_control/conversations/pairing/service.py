@@ -10,6 +10,7 @@ import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Conflict, NotFound, Unavailable
+from choir_common.i18n import _, choose_language, translate
 from choir_common.wire.api_clients import is_client_dm
 from choir_common.wire.channel_config import GatewayConfig, PairingConfig
 from choir_common.wire.pairing import (
@@ -102,7 +103,8 @@ class PairingService:
             return PairingOffer()
         log.info("pairing requested", gateway=user.gateway, user_id=user.user_id)
         await self._ask_admins(snapshot, gateway.pairing, user)
-        return PairingOffer(text=OFFER.format(code=format_code(user.code)))
+        offer = OFFER.format(code=format_code(user.code))
+        return PairingOffer(text=translate(offer, choose_language(request.language)))
 
     async def list_waiting(self) -> list[PairingView]:
         """Return the users who wait for a decision, the oldest first."""
@@ -126,7 +128,9 @@ class PairingService:
             gateway = self._require_gateway(user)
             pairing = gateway.pairing
             if pairing is None:
-                raise Conflict(f"gateways.{user.gateway} has no `pairing` any more.")
+                raise Conflict(
+                    _("gateways.{gateway} has no `pairing` any more.").format(gateway=user.gateway)
+                )
             if not allow:
                 await self._store.deny(user)
             else:
@@ -142,8 +146,10 @@ class PairingService:
             user = next((it for it in self._users if it.dm == dm), None)
             if user is None or not await self._store.unpair(dm):
                 raise NotFound(
-                    f"There is no paired user {dm[:64]!r}; `choirctl person list` shows them. Users in "
-                    "config.json are removed there."
+                    _(
+                        "There is no paired user {dm!r}; `choirctl person list` shows them. Users in "
+                        "config.json are removed there."
+                    ).format(dm=dm[:64])
                 )
             await self._put_in_force(tuple(it for it in self._users if it.dm != dm))
         log.info("user unpaired", dm=dm, by=by)
@@ -190,8 +196,10 @@ class PairingService:
         if user is None:
             self._tries.add(by)
             raise NotFound(
-                "Nobody waits with this code; codes are valid for one hour. `choirctl person pair` lists "
-                "who waits."
+                _(
+                    "Nobody waits with this code; codes are valid for one hour. `choirctl person pair` "
+                    "lists who waits."
+                )
             )
         return user
 
@@ -200,9 +208,11 @@ class PairingService:
         snapshot = self._configuration.current
         gateway = snapshot.config.gateways.get(user.gateway)
         if gateway is None:
-            raise Conflict(f"There is no gateway {user.gateway} any more.")
+            raise Conflict(
+                _("There is no gateway {gateway} any more.").format(gateway=user.gateway)
+            )
         if is_configured(snapshot.config, user.gateway, user.user_id):
-            raise Conflict("This user is in config.json already.")
+            raise Conflict(_("This user is in config.json already."))
         return gateway
 
     async def _approve(
@@ -248,7 +258,9 @@ class PairingService:
     async def _send(self, dm: str, gateway: str, text: str, code: str | None = None) -> None:
         """Send a notice, with buttons if it has a code. What it is about succeeds without it, too."""
         try:
-            await self._notices.send(dm, gateway, text, decision_buttons(code) if code else ())
+            language = self._configuration.current.people.language_in(dm)
+            buttons = decision_buttons(code, language) if code else ()
+            await self._notices.send(dm, gateway, text, buttons)
         except ChoirError as error:
             log.warning("no notice about pairing", dm=dm, error=error.message)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 import structlog
 
 from choir_common.errors import Forbidden
+from choir_common.i18n import _
 from choir_common.wire.api_clients import is_client_dm
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.people import PersonRegistry
@@ -38,8 +39,10 @@ class Following:
         """
         if on and _owner(self._configuration.current.people, dm) is None:
             raise Forbidden(
-                "Only a private conversation of somebody in `people` of config.json can follow others: "
-                "what is said there is for that person alone. Nothing was changed."
+                _(
+                    "Only a private conversation of somebody in `people` of config.json can follow others: "
+                    "what is said there is for that person alone. Nothing was changed."
+                )
             )
         async with self._lock:
             await self._store.set(dm, on)

@@ -5,6 +5,7 @@ import asyncio
 import structlog
 
 from choir_common.errors import Conflict, Forbidden, NotFound
+from choir_common.i18n import _
 from choir_common.wire.people import IdentityView, PersonView
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.configuration.people import Identity
@@ -54,12 +55,18 @@ class PersonLinks:
             snapshot = self._configuration.current
             _require_person(snapshot, name)
             if identity[0] not in snapshot.config.gateways:
-                raise NotFound(f"There is no gateway {identity[0][:64]!r} in config.json.")
+                raise NotFound(
+                    _("There is no gateway {identity!r} in config.json.").format(
+                        identity=identity[0][:64]
+                    )
+                )
             holder = snapshot.people.person_of(identity)
             if holder is not None:
                 raise Conflict(
-                    f"This user is {holder} already. Nothing was changed; an operator can unlink it "
-                    "(`choirctl person unlink`), or it is in config.json."
+                    _(
+                        "This user is {holder} already. Nothing was changed; an operator can unlink it "
+                        "(`choirctl person unlink`), or it is in config.json."
+                    ).format(holder=holder)
                 )
             await self._store.add(identity, name, by)
             await self.load()
@@ -72,7 +79,9 @@ class PersonLinks:
             _require_person(self._configuration.current, name)
             if not await self._store.remove(identity, name):
                 raise NotFound(
-                    f"{name} has no link to this user. Identities in config.json are removed there."
+                    _(
+                        "{name} has no link to this user. Identities in config.json are removed there."
+                    ).format(name=name)
                 )
             await self.load()
         log.info("identity unlinked", person=name, gateway=identity[0])
@@ -87,7 +96,10 @@ class PersonLinks:
         name = self._configuration.current.people.person_in(dm)
         if name is None:
             raise Forbidden(
-                "This conversation belongs to nobody in `people` of config.json, so there is nothing to link."
+                _(
+                    "This conversation belongs to nobody in `people` of config.json, so there is nothing "
+                    "to link."
+                )
             )
         return self._codes.create(name)
 
@@ -100,15 +112,19 @@ class PersonLinks:
         _refuse_group(self._configuration.current, dm)
         identity = people.identity_in(dm)
         if identity is None:
-            raise NotFound("This conversation is not in config.json.")
+            raise NotFound(_("This conversation is not in config.json."))
         # Before the code is used up, and so that the identity of somebody cannot be given away.
         holder = people.person_of(identity)
         if holder is not None:
-            raise Conflict(f"This conversation is {holder}'s already. Nothing was changed.")
+            raise Conflict(
+                _("This conversation is {holder}'s already. Nothing was changed.").format(
+                    holder=holder
+                )
+            )
         name = self._codes.redeem(identity, code)
         if name is None:
             raise Forbidden(
-                "This code is not valid. Type /link in the other conversation for a new one."
+                _("This code is not valid. Type /link in the other conversation for a new one.")
             )
         return await self.link(name, identity, f"dm {dm}")
 
@@ -116,12 +132,16 @@ class PersonLinks:
 def _require_person(snapshot: ConfigSnapshot, name: str) -> None:
     if name not in snapshot.config.people:
         names = ", ".join(sorted(snapshot.config.people)) or "nobody"
-        raise NotFound(f"There is no person {name[:64]!r} in config.json (it has {names}).")
+        raise NotFound(
+            _("There is no person {name!r} in config.json (it has {names}).").format(
+                name=name[:64], names=names
+            )
+        )
 
 
 def _refuse_group(snapshot: ConfigSnapshot, dm: str) -> None:
     if snapshot.people.is_group(dm):
-        raise Forbidden("This is a group; type /link in your own conversation with the bot.")
+        raise Forbidden(_("This is a group; type /link in your own conversation with the bot."))
 
 
 def _view(snapshot: ConfigSnapshot, name: str) -> PersonView:

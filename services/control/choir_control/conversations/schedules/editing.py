@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.schedules import (
     MAX_SCHEDULE_TEXT,
     CatchUp,
@@ -40,7 +41,7 @@ def parse_jitter(text: str) -> timedelta:
     """Return a jitter. Raises InvalidRequest."""
     jitter = parse_duration(text)
     if jitter > MAX_JITTER:
-        raise InvalidRequest(f"jitter {text}: at most one hour.")
+        raise InvalidRequest(_("jitter {text}: at most one hour.").format(text=text))
     return jitter
 
 
@@ -58,11 +59,15 @@ def edit_schedule(
     edit no longer count. Raises InvalidRequest, and Conflict for a schedule that has ended.
     """
     if schedule.state == "ended":
-        raise Conflict(f"Schedule {schedule.schedule_id} has ended; add a new one.")
+        raise Conflict(
+            _("Schedule {schedule_id} has ended; add a new one.").format(
+                schedule_id=schedule.schedule_id
+            )
+        )
     if edit.is_empty:
-        raise InvalidRequest("Nothing is to be changed; give a new text, time or rule.")
+        raise InvalidRequest(_("Nothing is to be changed; give a new text, time or rule."))
     if edit.timing is not None and edit.value is None:
-        raise InvalidRequest("timing without value: give the new time, too.")
+        raise InvalidRequest(_("timing without value: give the new time, too."))
     timing = _new_timing(schedule, edit, now)
     edited = replace(
         schedule,
@@ -77,7 +82,9 @@ def edit_schedule(
         return EditedSchedule(edited, None if due_at is None else start_time(edited, due_at))
     due_at = next_due(timing, now)
     if due_at is None:
-        raise InvalidRequest(f"{(edit.value or schedule.value)[:40]} has passed.")
+        raise InvalidRequest(
+            _("{value} has passed.").format(value=(edit.value or schedule.value)[:40])
+        )
     edited = replace(
         edited,
         timing=timing,

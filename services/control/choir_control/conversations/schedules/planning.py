@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 from choir_control.conversations.schedules.records import (
     RunChange,
     Schedule,
@@ -86,7 +87,11 @@ def plan(schedule: Schedule, now: datetime, blocked: str) -> ScheduleChange | No
 def plan_pause(schedule: Schedule) -> ScheduleChange:
     """Return the change that pauses a schedule. Raises Conflict if it is not active."""
     if schedule.state != "active":
-        raise Conflict(f"Schedule {schedule.schedule_id} is {schedule.state} already.")
+        raise Conflict(
+            _("Schedule {schedule_id} is {state} already.").format(
+                schedule_id=schedule.schedule_id, state=schedule.state
+            )
+        )
     return _pause(schedule, "paused by a person", "")
 
 
@@ -96,7 +101,11 @@ def plan_resume(schedule: Schedule, now: datetime) -> ScheduleChange:
     Raises Conflict if it is not paused.
     """
     if schedule.state != "paused":
-        raise Conflict(f"Schedule {schedule.schedule_id} is {schedule.state}, not paused.")
+        raise Conflict(
+            _("Schedule {schedule_id} is {state}, not paused.").format(
+                schedule_id=schedule.schedule_id, state=schedule.state
+            )
+        )
     due = _due(schedule, now)
     passed = _unlisted(schedule, due, "paused")
     passed += tuple(RunChange(at, "paused", "the schedule was paused") for at in due.times)
@@ -107,9 +116,17 @@ def plan_resume(schedule: Schedule, now: datetime) -> ScheduleChange:
 def plan_manual_run(schedule: Schedule, now: datetime, blocked: str) -> ScheduleChange:
     """Return the change that starts a run now. Raises Conflict if no run can start."""
     if schedule.needs_agent and blocked:
-        raise Conflict(f"Schedule {schedule.schedule_id} cannot run: {blocked}.")
+        raise Conflict(
+            _("Schedule {schedule_id} cannot run: {blocked}.").format(
+                schedule_id=schedule.schedule_id, blocked=blocked
+            )
+        )
     if schedule.is_running and schedule.rules.overlap != "allow":
-        raise Conflict(f"A run of schedule {schedule.schedule_id} is running; wait for its end.")
+        raise Conflict(
+            _("A run of schedule {schedule_id} is running; wait for its end.").format(
+                schedule_id=schedule.schedule_id
+            )
+        )
     return ScheduleChange(
         state=schedule.state,
         next_due=schedule.next_due,

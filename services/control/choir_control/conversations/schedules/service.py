@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from choir_common.clock import Clock
 from choir_common.errors import Conflict, InvalidRequest, NotFound, RateLimited
+from choir_common.i18n import _
 from choir_common.redactor import Redactor
 from choir_common.wire.schedules import NewSchedule, ScheduleEdit, ScheduleView
 from choir_control.configuration.current import ConfigService
@@ -83,12 +84,14 @@ class ScheduleService:
         now = self._clock.now()
         first = next_due(draft.timing, now)
         if first is None:
-            raise InvalidRequest(f"{request.value[:40]} has passed.")
+            raise InvalidRequest(_("{value} has passed.").format(value=request.value[:40]))
         start_at = first_start(draft, first, now)
         schedule_id = await self._store.create(draft, first=first, start_at=start_at, now=now)
         if schedule_id is None:
             raise RateLimited(
-                f"{request.agent_id} has {MAX_ACTIVE} schedules; remove one first (choirctl schedule list)."
+                _(
+                    "{agent} has {max_active} schedules; remove one first (choirctl schedule list)."
+                ).format(agent=request.agent_id, max_active=MAX_ACTIVE)
             )
         self._runner.wake()
         return await self.show(schedule_id)
@@ -108,7 +111,7 @@ class ScheduleService:
     async def show(self, schedule_id: int, scope: ScheduleScope = EVERYTHING) -> ScheduleView:
         """Return a schedule with its newest runs. Raises NotFound."""
         schedule = await self._find(schedule_id, scope)
-        for _ in range(SHOW_TRIES):
+        for _attempt in range(SHOW_TRIES):
             runs = await self._store.list_runs(schedule_id, SHOWN_RUNS)
             before, schedule = schedule, await self._find(schedule_id, scope)
             if schedule == before:
@@ -132,7 +135,7 @@ class ScheduleService:
                 "words": self._clean(edit.words),
             }
         )
-        for _ in range(ATTEMPTS):
+        for _attempt in range(ATTEMPTS):
             schedule = await self._find(schedule_id, scope)
             if await self._start_due(schedule):
                 continue
@@ -144,7 +147,7 @@ class ScheduleService:
 
     async def pause(self, schedule_id: int, scope: ScheduleScope = EVERYTHING) -> ScheduleView:
         """Start no further runs. Raises NotFound, Conflict if it is not active."""
-        for _ in range(ATTEMPTS):
+        for _attempt in range(ATTEMPTS):
             schedule = await self._find(schedule_id, scope)
             if await self._apply(schedule, plan_pause(schedule)):
                 return await self.show(schedule_id)
@@ -152,7 +155,7 @@ class ScheduleService:
 
     async def resume(self, schedule_id: int, scope: ScheduleScope = EVERYTHING) -> ScheduleView:
         """Go on with the next due time. Raises NotFound, Conflict if it is not paused."""
-        for _ in range(ATTEMPTS):
+        for _attempt in range(ATTEMPTS):
             schedule = await self._find(schedule_id, scope)
             if await self._apply(schedule, plan_resume(schedule, self._clock.now())):
                 return await self.show(schedule_id)
@@ -160,7 +163,7 @@ class ScheduleService:
 
     async def run_now(self, schedule_id: int, scope: ScheduleScope = EVERYTHING) -> ScheduleView:
         """Start a run now, in addition to its times. Raises NotFound, Conflict if none can start."""
-        for _ in range(ATTEMPTS):
+        for _attempt in range(ATTEMPTS):
             schedule = await self._find(schedule_id, scope)
             blocked = await self._blocked_reason(schedule)
             change = plan_manual_run(schedule, self._clock.now(), blocked)
@@ -204,13 +207,17 @@ class ScheduleService:
         self, request: NewSchedule, created_by: str, request_key: str | None
     ) -> ScheduleDraft:
         if (request.kind == "skill") != (request.skill is not None):
-            raise InvalidRequest("A schedule of the kind `skill`, and no other, names a skill.")
+            raise InvalidRequest(_("A schedule of the kind `skill`, and no other, names a skill."))
         snapshot = self._configuration.current
         agent = snapshot.agent(request.agent_id)
         dm = request.dm or await self._runs.find_live_dm(request.agent_id) or agent.defaults.dm
         if dm is None or snapshot.gateway_of(dm) is None:
             names = ", ".join(sorted(snapshot.config.dms)) or "none"
-            raise NotFound(f"There is no DM {dm!r} in config.json (it has {names}).")
+            raise NotFound(
+                _("There is no DM {dm!r} in config.json (it has {names}).").format(
+                    dm=dm, names=names
+                )
+            )
         zone = request.zone or snapshot.timezone_for(request.agent_id, dm)
         timing = parse_timing(request.timing, request.value, zone, self._clock.now())
         return ScheduleDraft(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
+from choir_common.i18n import _, translate
 from choir_common.ids import new_id
 from choir_common.wire.schedules import WakeUp
 from choir_common.wire.signals import UserMessageSignal
@@ -44,7 +45,12 @@ class RunStarter:
         if schedule.is_wake_up:
             change = await self._wake_ups.limit(schedule, change, now)
             text = await self._wake_ups.complete_text(schedule)
-        runs = [_started_run(schedule, run, now, text=text) for run in change.runs]
+        people = self._configuration.current.people
+        language = people.language_in(schedule.dm)
+        change = replace(change, notice=translate(change.notice, language))
+        runs = [
+            _started_run(schedule, run, now, text=text, language=language) for run in change.runs
+        ]
         # Signals of a DM must be committed in the order of their numbers.
         async with self._signal_locks.of(schedule.dm):
             applied = await self._store.apply(
@@ -59,9 +65,11 @@ class RunStarter:
 def blocked_reason(schedule: Schedule, live_dm: str | None) -> str:
     """Return why the agent cannot take up a run now; empty if it can."""
     if live_dm is None:
-        return f"{schedule.agent_id} is not running"
+        return _("{agent} is not running").format(agent=schedule.agent_id)
     if live_dm != schedule.dm:
-        return f"{schedule.agent_id} serves the conversation {live_dm} now, not {schedule.dm}"
+        return _("{agent} serves the conversation {live_dm} now, not {dm}").format(
+            agent=schedule.agent_id, live_dm=live_dm, dm=schedule.dm
+        )
     return ""
 
 
@@ -76,11 +84,13 @@ def _without_conversation(schedule: Schedule, change: ScheduleChange) -> Schedul
     return replace(change, runs=runs, notice="", failures=failures)
 
 
-def _started_run(schedule: Schedule, run: RunChange, now: datetime, *, text: str) -> StartedRun:
+def _started_run(
+    schedule: Schedule, run: RunChange, now: datetime, *, text: str, language: str
+) -> StartedRun:
     run_id = run.run_id or new_id("run")
     words, signal = "", None
     if run.state == "running" and schedule.kind == "remind":
-        words = reminder_text(schedule, run.due_at, is_late=run.is_late)
+        words = translate(reminder_text(schedule, run.due_at, is_late=run.is_late), language)
     elif run.state == "running":
         words = text
         summary = wake_up_summary(schedule, run.due_at, is_late=run.is_late)

@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.schedules import TimingKind
 
 MIN_INTERVAL = timedelta(minutes=1)
@@ -72,7 +73,9 @@ def parse_duration(text: str) -> timedelta:
     match = _DURATION.fullmatch(compact)
     if not compact or match is None:
         raise InvalidRequest(
-            f"{text[:40]!r} is not a duration; write for example 90s, 5m, 1h30m, 2d or 1w."
+            _("{text!r} is not a duration; write for example 90s, 5m, 1h30m, 2d or 1w.").format(
+                text=text[:40]
+            )
         )
     parts = {unit: int(n[:9]) for unit, n in zip(_UNITS, match.groups(), strict=True) if n}
     try:
@@ -80,7 +83,7 @@ def parse_duration(text: str) -> timedelta:
     except OverflowError:
         duration = timedelta.max
     if duration > MAX_DURATION:
-        raise InvalidRequest(f"{text[:40]!r} is longer than ten years.")
+        raise InvalidRequest(_("{text!r} is longer than ten years.").format(text=text[:40]))
     return duration
 
 
@@ -94,7 +97,11 @@ def parse_timing(kind: TimingKind, value: str, zone: str, now: datetime) -> Timi
         case "every":
             every = parse_duration(value)
             if every < MIN_INTERVAL:
-                raise InvalidRequest(f"every {value[:40]}: the shortest interval is one minute.")
+                raise InvalidRequest(
+                    _("every {value}: the shortest interval is one minute.").format(
+                        value=value[:40]
+                    )
+                )
             return Interval(now, every)
         case "cron":
             cron = Cron(" ".join(value.split()), zone)
@@ -166,11 +173,17 @@ def _check_cron(cron: Cron, now: datetime) -> None:
         first = next_due(cron, now)
     except CronSimError as error:
         raise InvalidRequest(
-            f"The cron expression {cron.expression[:80]!r} is invalid: {error}. It has five fields: minute, "
-            "hour, day of month, month, day of week; for example `0 8 * * MON-FRI`."
+            _(
+                "The cron expression {expression!r} is invalid: {error}. It has five fields: minute, "
+                "hour, day of month, month, day of week; for example `0 8 * * MON-FRI`."
+            ).format(expression=cron.expression[:80], error=error)
         ) from None
     if first is None:
-        raise InvalidRequest(f"The cron expression {cron.expression[:80]!r} is never due.")
+        raise InvalidRequest(
+            _("The cron expression {expression!r} is never due.").format(
+                expression=cron.expression[:80]
+            )
+        )
 
 
 def _parse_moment(text: str, zone: str, now: datetime) -> datetime:
@@ -188,14 +201,16 @@ def _parse_moment(text: str, zone: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(clean)
     except ValueError:
         raise InvalidRequest(
-            f"{text[:40]!r} is not a time; write 08:00, 2026-12-24 18:00, or the same with an offset: "
-            "2026-12-24T18:00+01:00."
+            _(
+                "{text!r} is not a time; write 08:00, 2026-12-24 18:00, or the same with an offset: "
+                "2026-12-24T18:00+01:00."
+            ).format(text=text[:40])
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone_info)
     at = moment.astimezone(UTC)
     if at <= now:
-        raise InvalidRequest(f"{text[:40]} ({zone}) has passed.")
+        raise InvalidRequest(_("{text} ({zone}) has passed.").format(text=text[:40], zone=zone))
     if at - now > MAX_DURATION:
-        raise InvalidRequest(f"{text[:40]} is more than ten years from now.")
+        raise InvalidRequest(_("{text} is more than ten years from now.").format(text=text[:40]))
     return at

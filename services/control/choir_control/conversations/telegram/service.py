@@ -20,6 +20,7 @@ from choir_common.errors import (
     RateLimited,
     Unavailable,
 )
+from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_common.redactor import Redactor
 from choir_common.wire.telegram import (
@@ -45,7 +46,7 @@ RETRY_S = 1.0
 MAX_CONFLICTS = 3
 MAX_WAITING = 4
 MAX_KNOWN = 32
-GREETING = (
+GREETING = _(
     "Connected. You are talking to {agent}; write anything. /help lists the commands, and requests for "
     "your approval arrive here, too."
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
+from typing import Protocol
 
 from choir_common.eventlog.signature import SIGNATURE_BYTES, AuditKeyring
 from choir_common.postgres.pool import Connection, Database, Record
@@ -38,7 +39,10 @@ _INSERT_HEADS = """
 INSERT INTO choir_control.audit_anchor_heads (number, session_id, rev, hash)
 SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::text[])
 """
-_SAY = "SELECT choir_control.say(dm, gateway, $3) FROM unnest($1::text[], $2::text[]) AS t(dm, gateway)"
+_SAY = (
+    "SELECT choir_control.say(dm, gateway, text) "
+    "FROM unnest($1::text[], $2::text[], $3::text[]) AS t(dm, gateway, text)"
+)
 _ALL = """
 SELECT a.number, a.at, a.root, a.signature, h.session_id, h.rev, h.hash
 FROM choir_control.audit_anchors AS a LEFT JOIN choir_control.audit_anchor_heads AS h USING (number)
@@ -53,6 +57,13 @@ class CurrentHead:
 
     head: AnchoredHead
     signature: bytes | None
+
+
+class AnchorNotice(Protocol):
+    """The notice about an anchor."""
+
+    def __call__(self, dm: str, anchor: Anchor) -> str:
+        """Return it in the language of a conversation."""
 
 
 class AnchorStore:
@@ -77,11 +88,11 @@ class AnchorStore:
         ]
 
     async def add(
-        self, heads: tuple[AnchoredHead, ...], notices: Mapping[str, str], wording: str
+        self, heads: tuple[AnchoredHead, ...], notices: Mapping[str, str], tell: AnchorNotice
     ) -> Anchor:
         """Store the next anchor and tell the DMs in `notices` (with their gateways) in one transaction.
 
-        `wording` is the notice, with the fields number, count, at and root.
+        `tell` makes the notice for each.
         """
         async with self._database.transaction() as connection:
             anchor = await self._next(connection, heads)
@@ -94,10 +105,8 @@ class AnchorStore:
                 [head.hash for head in heads],
             )
             await connection.execute(_INSERT_HEADS, anchor.number, *columns)
-            text = wording.format(
-                number=anchor.number, count=len(heads), at=anchor.at, root=anchor.root
-            )
-            await connection.fetch(_SAY, list(notices), list(notices.values()), text)
+            texts = [tell(dm, anchor) for dm in notices]
+            await connection.fetch(_SAY, list(notices), list(notices.values()), texts)
         return anchor
 
     async def list_all(self) -> list[Anchor]:

@@ -5,8 +5,10 @@ from datetime import timedelta
 import structlog
 
 from choir_common.eventlog.signature import AuditKeyring, SignatureState
+from choir_common.i18n import _, join, ngettext
 from choir_common.wire.api_clients import is_client_dm
 from choir_control.configuration.current import ConfigService
+from choir_control.log.audit.anchor import Anchor
 from choir_control.log.audit.anchor_store import AnchorStore, CurrentHead
 from choir_control.log.audit.key_file import AuditKeyFile
 from choir_control.log.signals.notifier import OutboxRescanner
@@ -17,9 +19,10 @@ SWEEP_INTERVAL_S = 600.0
 ANCHOR_INTERVAL = timedelta(days=1)
 MAX_NAMED = 5
 """Sessions that a notice names."""
-NOTICE = (
-    "Audit anchor {number} of {at:%Y-%m-%d %H:%M} UTC. Logs that changed: {count}. Root:\n{root}\n"
-    "Keep this message. `choirctl audit verify --root ROOT` shows whether the logs still match it."
+NOTICE = _(
+    "Audit anchor {number} of {at:%Y-%m-%d %H:%M} UTC. Logs that changed: {count}. "
+    "Root:\n{root}\nKeep this message. `choirctl audit verify --root ROOT` shows whether "
+    "the logs still match it."
 )
 
 
@@ -81,15 +84,26 @@ class AnchorService:
             for name, dm in snapshot.config.dms.items()
             if snapshot.people.is_admin(name) and not is_client_dm(name)
         }
-        wording = NOTICE
+        warning = None
         if unsigned:
             names = ", ".join(unsigned[:MAX_NAMED])
-            wording += (
-                f"\nWarning: {len(unsigned)} logs were changed by something else than Choir: {names}. "
-                "Run `choirctl session verify` on each."
+            warning = ngettext(
+                "Warning: {count} log was changed by something else than Choir: {names}. Run `choirctl "
+                "session verify` on it.",
+                "Warning: {count} logs were changed by something else than Choir: {names}. Run `choirctl "
+                "session verify` on each.",
+                len(unsigned),
+                names=names,
             )
             log.error("logs are not signed", sessions=unsigned)
-        anchor = await self._store.add(tuple(current.head for current in heads), admins, wording)
+
+        def tell(dm: str, anchor: Anchor) -> str:
+            count, at = len(heads), anchor.at
+            notice = NOTICE.format(number=anchor.number, at=at, count=count, root=anchor.root)
+            text = notice if warning is None else join("\n", (notice, warning))
+            return self._configuration.translate(dm, text)
+
+        anchor = await self._store.add(tuple(current.head for current in heads), admins, tell)
         for dm in admins:
             self._outbox.rescan(dm)
         log.info("audit anchor stored", number=anchor.number, logs=len(heads), root=anchor.root)

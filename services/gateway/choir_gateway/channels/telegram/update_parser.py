@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from telegram import CallbackQuery, Message, PhotoSize, Update, User
 
+from choir_common.i18n import MAX_TAG
 from choir_common.wire.attachments import ANY_MIME, Attachment, AttachmentKind
 from choir_common.wire.messages import (
     MAX_QUOTE,
@@ -72,6 +73,7 @@ def parse_message(
         edits=message_id if update.edited_message else None,
         reply_to=_quoted(message),
         author=author,
+        language=_language(message.from_user),
     )
 
 
@@ -85,7 +87,12 @@ def parse_stranger(
     user_id = str(message.from_user.id)
     if message.from_user.is_bot or contacts.find(gateway, user_id) is not None:
         return None
-    return Stranger(user_id, message.from_user.full_name)
+    return Stranger(user_id, message.from_user.full_name, _language(message.from_user))
+
+
+def _language(user: User) -> str:
+    """Return the language of the user's app as an IETF tag; empty if Telegram does not say it."""
+    return (user.language_code or "")[:MAX_TAG]
 
 
 def parse_press(query: CallbackQuery, gateway: str) -> ButtonPress:

@@ -1,0 +1,127 @@
+"""Messages to people: each is in the catalogue of each language, with the same fields."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from choir_common.i18n import LANGUAGES, load_catalogue
+from choir_control.agents.operations.service import KINDS
+from scripts.translations import (
+    ROOT,
+    CatalogueFiles,
+    catalogue_files,
+    collect,
+    find_faults,
+    render_mo,
+    render_po,
+    update,
+)
+
+CONTROL = ROOT / "services/control/choir_control"
+# where the words of chats are; a new module of texts belongs here
+TEXT_MODULES = (
+    *sorted((CONTROL / "conversations/commands").glob("*.py")),
+    CONTROL / "agents/sessions/closing.py",
+    CONTROL / "agents/sessions/crash_handling.py",
+    CONTROL / "agents/sessions/memory_modes.py",
+    CONTROL / "agents/sessions/workspace_usage.py",
+    CONTROL / "approvals/buttons.py",
+    CONTROL / "approvals/nonce.py",
+    CONTROL / "approvals/texts.py",
+    CONTROL / "conversations/inbox/service.py",
+    CONTROL / "conversations/pairing/texts.py",
+    CONTROL / "conversations/schedules/texts.py",
+    CONTROL / "money/budget_texts.py",
+)
+SENTENCE = re.compile(r"[A-Za-z]{2,} (?:\S+ )*[a-z]{2,}")
+MESSAGE_FUNCTIONS = {"_", "ngettext"}
+NOT_MESSAGES = {
+    # for programs and logs
+    "An update_id may not hold a NUL character.",
+    "The message is empty.",
+    "Another message was accepted under this idempotency key before. This one was not stored; send it under "
+    "a key of its own.",
+    "The same message is being stored elsewhere; try again.",
+    "Session {} keeps changing while it is being closed; try again.",
+    "There is no DM {} on gateway {}.",
+    # end reasons of sessions and deciders, which are stored
+    "a real model replaces the rehearsal",
+    "agent cannot be started",
+    "it is no longer in the configuration",
+    "its workspace, model or conversation is no longer assigned to it in config.json",
+    "end of its call",
+    # for the agent's model
+    "; this run was due at {}",
+    "schedule {}, {}, created by {}{}",
+    "the user",
+    # commands, and the beginning of a text that is taken apart
+    "choirctl agent start {}",
+    "once at ",
+}
+
+
+@pytest.mark.parametrize("files", catalogue_files(), ids=lambda files: files.language)
+def test_each_message_is_translated_and_its_catalogue_is_compiled(files: CatalogueFiles) -> None:
+    catalogue = update(files, collect())
+    assert list(find_faults(catalogue)) == []
+    advice = "run `python -m scripts.translations`"
+    assert files.po.read_bytes() == render_po(catalogue), advice
+    assert files.mo.read_bytes() == render_mo(catalogue), advice
+    assert load_catalogue(files.language).gettext("Approved.") != "Approved."
+
+
+def test_a_message_that_lacks_a_translation_or_a_field_is_found() -> None:
+    files = catalogue_files()[0]
+    catalogue = update(files, collect())
+    catalogue.get("{agent} has stopped.").string = "Jemand ist gestoppt."
+    catalogue.get("Approved.").string = ""
+    assert sorted(find_faults(catalogue)) == [
+        "not translated: Approved.",
+        "other fields than in English: Jemand ist gestoppt.",
+    ]
+
+
+def test_each_language_has_a_catalogue() -> None:
+    assert {it.language for it in catalogue_files()} == set(LANGUAGES) - {"en"}
+
+
+@pytest.mark.parametrize("path", TEXT_MODULES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_what_people_read_in_a_chat_is_a_message(path: Path) -> None:
+    """A sentence that is no message would stay English, whatever the language of the conversation."""
+    assert set(_bare_sentences(ast.parse(path.read_text()))) <= NOT_MESSAGES | set(KINDS)
+
+
+def _bare_sentences(node: ast.AST) -> Iterator[str]:
+    """Yield the sentences outside messages: neither documentation, nor patterns, logs and operators' rows."""
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return
+        case ast.Call() if _name(node.func) in MESSAGE_FUNCTIONS or _is_for_programs(node):
+            return
+        case ast.Call(args=[summary, *_]) if _name(node.func) == "CommandSpec":
+            yield from _bare_sentences(summary)
+        case ast.Constant(value=str(text)) if SENTENCE.search(text) and not text.startswith("/"):
+            yield text
+        case ast.JoinedStr(values=values):
+            parts = [it.value if isinstance(it, ast.Constant) else "{}" for it in values]
+            text = "".join(map(str, parts))
+            if SENTENCE.search(text) and not text.startswith("/"):
+                yield text
+        case _:
+            for child in ast.iter_child_nodes(node):
+                yield from _bare_sentences(child)
+
+
+def _is_for_programs(call: ast.Call) -> bool:
+    name = _name(call.func)
+    if name == "CommandSpec":
+        typed = len(call.args) > 2 or any(it.arg == "typed_form" for it in call.keywords)
+        return not typed
+    return name.startswith(("log.", "re.")) or name in {"CommandSpec.for_operators", "self._refuse"}
+
+
+def _name(function: ast.expr) -> str:
+    return ast.unparse(function)
