@@ -115,8 +115,8 @@ class ForgetReport(WireModel):
     def is_empty(self) -> bool:
         """Whether there is nothing to erase."""
         memory = self.memory
-        found = memory.total or memory.supported or self.message_count or self.logs
-        return not found and not self.restarts and self.conversation == "kept"
+        content = memory.total or memory.supported or self.message_count or self.logs
+        return not content and not self.restarts and self.conversation == "kept"
 
 
 class ResetRequest(WireModel):
