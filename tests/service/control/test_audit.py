@@ -90,7 +90,7 @@ async def test_a_rewritten_chain_is_found_at_its_first_changed_event(
     assert (await verify(world, agent)).broken_at == 1
     # nor does the anchor of the day confirm it: the notice names the log
     await anchor_now(world)
-    assert "were changed by something else" in (await world.delivered(5))[-1]
+    assert "was changed by something else" in (await world.delivered(5))[-1]
     assert not (await verify(world, agent)).ok
 
 
