@@ -8,6 +8,7 @@ from multiprocessing.synchronize import Event
 
 from choir_common.clock import SystemClock
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import ENGLISH
 from choir_common.postgres.pool import Database
 from choir_control.conversations.schedules.run_store import RunStore
 from choir_control.conversations.schedules.runner import ScheduleRunner
@@ -51,8 +52,15 @@ class OneConversation:
     def current(self) -> "OneConversation":
         return self
 
+    @property
+    def people(self) -> "OneConversation":
+        return self
+
     def gateway_of(self, dm: str) -> str:
         return "console"
+
+    def language_in(self, dm: str) -> str:
+        return ENGLISH
 
 
 class NoDelivery:
