@@ -149,8 +149,8 @@ class ButtonRace:
             callback_id=callback_id,
         )
         told = await buttons.press(press)
-        assert told.answer in (REFUSED.answer, *ANSWERS.values())
-        if told != REFUSED:
+        assert told.answer in (REFUSED, *ANSWERS.values())
+        if told.answer != REFUSED:
             verdict: Verdict = "approved" if data == self.yes else "rejected"
             assert told.answer == ANSWERS[verdict]
             self.won[callback_id] = verdict
