@@ -8,7 +8,7 @@ import pytest
 
 from choir_common.errors import Forbidden
 from choir_common.wire.messages import OutboundMessage
-from choir_common.wire.rpc import ResourceBindings, StatusReport
+from choir_common.wire.rpc import ResourceBindings, StatusRequest
 from choir_control.agents.sessions.reports import KEEP_ENDED_S, MAX_LANES, LaneStatusRegistry
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.conversations.outbox.queue import DeliveryQueue
@@ -80,10 +80,10 @@ def test_the_vault_hands_out_all_or_nothing() -> None:
 def test_the_board_keeps_the_newest_report_of_each_lane_and_is_bounded() -> None:
     board = LaneStatusRegistry(SteppedClock())
     for state in ("IDLE", "THINKING"):
-        board.post(LEASE, StatusReport(lane="edge", state=state))
+        board.post(LEASE, StatusRequest(lane="edge", state=state))
     assert [report.state for report in board.of("main", "ses_1")] == ["THINKING"]
     for number in range(MAX_LANES + 5):
-        board.post(LEASE, StatusReport(lane=f"core:{number}", state="x"))
+        board.post(LEASE, StatusRequest(lane=f"core:{number}", state="x"))
     assert len(board.of("main", "ses_1")) == MAX_LANES
     assert board.of("main", "ses_2") == ()
 
@@ -91,9 +91,9 @@ def test_the_board_keeps_the_newest_report_of_each_lane_and_is_bounded() -> None
 def test_a_job_that_ended_stays_on_the_board_for_a_while() -> None:
     clock = SteppedClock()
     board = LaneStatusRegistry(clock)
-    board.post(LEASE, StatusReport(lane="edge", state="EDGE_IDLE"))
+    board.post(LEASE, StatusRequest(lane="edge", state="EDGE_IDLE"))
     for lane, state in (("core:a", "CORE_COMPLETED"), ("core:b", "CORE_REASONING")):
-        board.post(LEASE, StatusReport(lane=lane, state=state))
+        board.post(LEASE, StatusRequest(lane=lane, state=state))
     clock.seconds += KEEP_ENDED_S - 1
     assert [report.lane for report in board.of("main", "ses_1")] == ["edge", "core:a", "core:b"]
     clock.seconds += 2
@@ -104,15 +104,15 @@ def test_a_job_of_the_name_of_one_that_ended_stays() -> None:
     clock = SteppedClock()
     board = LaneStatusRegistry(clock)
     for state in ("CORE_TERMINATED", "CORE_REASONING"):
-        board.post(LEASE, StatusReport(lane="core:a", state=state))
+        board.post(LEASE, StatusRequest(lane="core:a", state=state))
     clock.seconds += KEEP_ENDED_S + 1
     assert [report.state for report in board.of("main", "ses_1")] == ["CORE_REASONING"]
 
 
 def test_a_new_epoch_begins_with_an_empty_board() -> None:
     board = LaneStatusRegistry(SteppedClock())
-    board.post(LEASE, StatusReport(lane="core:a", state="CORE_REASONING"))
-    board.post(replace(LEASE, epoch=2), StatusReport(lane="edge", state="EDGE_IDLE"))
+    board.post(LEASE, StatusRequest(lane="core:a", state="CORE_REASONING"))
+    board.post(replace(LEASE, epoch=2), StatusRequest(lane="edge", state="EDGE_IDLE"))
     assert [report.lane for report in board.of("main", "ses_1")] == ["edge"]
 
 
