@@ -1,15 +1,17 @@
 """The adapter of OpenAI-compatible providers: what it asks for, and what it makes of odd answers."""
 
+import asyncio
 import math
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
 
-from choir_common.errors import InvalidRequest, RateLimited, Unavailable
+from choir_common.errors import DeadlineExceeded, InvalidRequest, RateLimited, Unavailable
 from choir_memory.embedding.embedder import MAX_RETRY_AFTER_S
 from choir_memory.usage.token_count import count_tokens
 from tests.service.memory.provider import DIMENSIONS, ScriptedProvider, vector_of
+from tests.service.memory.servers import until
 
 
 async def test_vectors_come_in_the_order_of_the_texts(provider: ScriptedProvider) -> None:
@@ -33,6 +35,30 @@ async def test_the_tokens_of_a_callers_texts_are_counted_as_the_provider_does(
     assert (mine.tokens, inner.tokens) == (3, 1)
     assert provider.tokens == 7
     await embedder.close()
+
+
+async def test_a_request_that_nobody_waits_for_is_estimated(provider: ScriptedProvider) -> None:
+    """The provider has it and bills it; a request that never left costs nothing."""
+    provider.mood = "slow"
+    patient, hasty = provider.embedder(), provider.embedder(timeout_s=0.5)
+
+    async def asked() -> bool:
+        return bool(provider.batches)
+
+    with count_tokens() as spent:
+        cancelled = asyncio.create_task(patient.embed(["eight letters"]))
+        await until(asked)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert spent.tokens == len("eight letters") // 4 + 1
+        with pytest.raises(DeadlineExceeded):
+            await hasty.embed(["four"])
+        assert spent.tokens == 4 + 2
+        await provider.stop()
+        with pytest.raises(Unavailable):
+            await patient.embed(["never sent"])
+        assert spent.tokens == 4 + 2
 
 
 async def test_a_provider_that_knows_no_base64_is_asked_for_numbers_from_then_on(

@@ -4,17 +4,26 @@ Import it only when the first vector is needed, because importing aiohttp takes 
 used: it needs six times the CPU per request, and every search makes one (docs/decisions/0042).
 """
 
+import asyncio
 import sys
 from array import array
 from base64 import b64decode
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import orjson
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
+from aiohttp import (
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    TraceConfig,
+    TraceRequestChunkSentParams,
+)
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from choir_common.errors import (
@@ -68,11 +77,14 @@ class ProviderClient:
         # supports it
         self._compact: bool | None = None
         self._url = f"{endpoint.rstrip('/')}/embeddings"
+        trace = TraceConfig()
+        trace.on_request_chunk_sent.append(_note_sent)
         self._session = ClientSession(
             headers={**JSON, "Authorization": f"Bearer {key}"} if key else JSON,
             timeout=ClientTimeout(total=timeout_s),
             # with it aiohttp reads .netrc and the environment in a thread, twice for each request
             trust_env=_uses_proxy(self._url),
+            trace_configs=[trace],
         )
 
     async def embeddings(
@@ -100,8 +112,10 @@ class ProviderClient:
         return vectors
 
     async def _post(self, body: dict[str, object], texts: Sequence[str]) -> list[Vector]:
+        sent: list[bytes] = []
+        data = orjson.dumps(body)
         try:
-            async with self._session.post(self._url, data=orjson.dumps(body)) as response:
+            async with self._session.post(self._url, data=data, trace_request_ctx=sent) as response:
                 if response.status >= FIRST_ERROR_STATUS:
                     raise _as_choir(response)
                 answer = _ANSWER.validate_python(orjson.loads(await response.read()))
@@ -111,16 +125,31 @@ class ProviderClient:
             )
             items = sorted(answer.data, key=lambda item: item.index)
             return [_numbers(item.embedding) for item in items]
+        except asyncio.CancelledError:
+            self._estimate(body, texts, sent)
+            raise
         except TimeoutError as error:
+            self._estimate(body, texts, sent)
             raise DeadlineExceeded("The embedding provider did not answer in time.") from error
         except (ClientError, OSError) as error:
             raise Unavailable("The embedding provider cannot be reached.") from error
         except ValueError as error:  # invalid JSON, base64 or shape
             raise Unavailable("The embedding provider's response cannot be parsed.") from error
 
+    def _estimate(self, body: dict[str, object], texts: Sequence[str], sent: list[bytes]) -> None:
+        """Report an estimate of a request that nobody waits for any more: the provider bills it."""
+        if sent:
+            self._usage.add_embedding(str(body["model"]), texts, None)
+
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
+
+
+async def _note_sent(
+    _session: ClientSession, context: SimpleNamespace, part: TraceRequestChunkSentParams
+) -> None:
+    context.trace_request_ctx.append(part.chunk)
 
 
 def _uses_proxy(url: str) -> bool:
