@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from choir_agent.egress.streams import copy_between
+from choir_agent.egress.streams import ProxyConnections, Streams
 from choir_common.egress.greeting import greeting
 from choir_common.errors import StartupError
 from choir_common.http.client import ssl_context_for
@@ -21,7 +21,6 @@ from choir_common.wire.rpc import AgentStartParameters
 
 log = structlog.get_logger("choir.agent.egress")
 
-MAX_CONNECTIONS = 256
 CONNECT_TIMEOUT_S = 10.0
 BACKLOG = 256
 
@@ -44,39 +43,29 @@ class EgressLink:
             raise StartupError(f"No socket for the egress proxy: {error.strerror}.") from error
         self._listener.listen(BACKLOG)
         self._listener.setblocking(False)
-        self._open: set[asyncio.Task[None]] = set()
+        self._connections = ProxyConnections(self._connect)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Serve during the block."""
-        server = await asyncio.start_unix_server(self._serve, sock=self._listener)
+        server = await asyncio.start_unix_server(self._connections.serve, sock=self._listener)
         try:
             yield
         finally:
             server.close()
-            for task in self._open:
-                task.cancel()
-            await asyncio.gather(*self._open, return_exceptions=True)
+            await self._connections.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or len(self._open) >= MAX_CONNECTIONS:
-            writer.close()
-            return
-        self._open.add(task)
+    async def _connect(self) -> Streams:
+        """Connect and say whose connection it is; raises OSError and TimeoutError."""
         try:
-            proxy = await self._connect()
-            await copy_between(client=(reader, writer), proxy=proxy)
+            streams = await self._open_tls()
         except (OSError, TimeoutError) as error:
-            # its client sees that the connection ends, as if the proxy were starting again
             log.warning("the egress proxy does not answer", proxy=self._host, error=repr(error))
-        except asyncio.CancelledError:
-            pass  # the agent stops: asyncio would log it as an error
-        finally:
-            self._open.discard(task)
-            writer.close()
+            raise
+        streams[1].write(self._greeting)
+        return streams
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _open_tls(self) -> Streams:
         """Connect without the loop's own way, which leads through the proxy; raises OSError."""
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             connection = await asyncio.to_thread(
@@ -84,11 +73,9 @@ class EgressLink:
             )
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
-                streams = await asyncio.open_connection(
+                return await asyncio.open_connection(
                     sock=connection, ssl=self._tls, server_hostname=self._host
                 )
             except BaseException:
                 connection.close()
                 raise
-        streams[1].write(self._greeting)
-        return streams

@@ -11,11 +11,10 @@ from collections.abc import AsyncIterator
 from choir_agent.egress.event_loop import EgressEventLoop
 from choir_agent.egress.link import EgressLink
 from choir_agent.egress.route import LOOPBACK, EgressAddress
-from choir_agent.egress.streams import copy_between
+from choir_agent.egress.streams import ProxyConnections, Streams
 from choir_common.errors import StartupError
 from choir_common.wire.rpc import AgentStartParameters
 
-MAX_CONNECTIONS = 256
 CONNECT_TIMEOUT_S = 5.0
 
 
@@ -49,7 +48,7 @@ class EgressRelay:
         self.route = route
         self._listener = listener
         self._link = link
-        self._open: set[asyncio.Task[None]] = set()
+        self._connections = ProxyConnections(self._connect)
 
     def make_event_loop(self) -> EgressEventLoop:
         """Return an event loop that connects through the proxy."""
@@ -58,28 +57,14 @@ class EgressRelay:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Serve during the block."""
-        server = await asyncio.start_server(self._serve, sock=self._listener)
+        server = await asyncio.start_server(self._connections.serve, sock=self._listener)
         try:
             async with self._link.serving() if self._link else contextlib.nullcontext():
                 yield
         finally:
             server.close()
-            for task in self._open:
-                task.cancel()
-            await asyncio.gather(*self._open, return_exceptions=True)
+            await self._connections.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or len(self._open) >= MAX_CONNECTIONS:
-            writer.close()
-            return
-        self._open.add(task)
-        try:
-            # The proxy may be starting again: without it, the client sees its connection end.
-            with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
-                async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    proxy = await asyncio.open_unix_connection(self.route.socket)
-                await copy_between(client=(reader, writer), proxy=proxy)
-        finally:
-            self._open.discard(task)
-            writer.close()
+    async def _connect(self) -> Streams:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            return await asyncio.open_unix_connection(self.route.socket)

@@ -1,13 +1,44 @@
-"""Copying of bytes between a client and the egress proxy."""
+"""Connections of clients that go on to the egress proxy, and the copying of their bytes."""
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 
+MAX_CONNECTIONS = 256
 CHUNK = 65_536
 LINGER_S = 10.0
 """Wait for the rest of an answer after the client's end, where TLS cannot tell the proxy of it."""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class ProxyConnections:
+    """The connections of clients, at most `MAX_CONNECTIONS` at once; `connect` opens one to the proxy."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Streams]]) -> None:
+        self._connect = connect
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass one connection on to its end. If the proxy does not answer, the client's connection ends."""
+        task = asyncio.current_task()
+        if task is None or len(self._open) >= MAX_CONNECTIONS:
+            writer.close()
+            return
+        self._open.add(task)
+        try:
+            # when the agent stops, asyncio would log a cancelled connection as an error
+            with contextlib.suppress(OSError, TimeoutError, asyncio.CancelledError):
+                await copy_between(client=(reader, writer), proxy=await self._connect())
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+    async def close(self) -> None:
+        """End all of them."""
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
 
 
 async def copy_between(*, client: Streams, proxy: Streams) -> None:
