@@ -109,13 +109,8 @@ async def restore_home(
     check_target(home, replace=replace)
     _check_space(source, home.root.parent)
     with _staging_directory(home.root.with_name(f".{home.root.name}.restoring")) as staging:
-        # no file of a backup is below `run`
-        dump = staging / "run" / "restore.dump"
-        dump.parent.mkdir(mode=0o700)
-        extraction = BackupFileWriter(staging, dump)
         show_progress("checking and extracting the backup")
-        head, manifest = await asyncio.to_thread(_extract, source, passphrase, extraction)
-        _rewrite_paths(staging / "config.json", head, home.root, extraction.outside)
+        dump, head, manifest = await asyncio.to_thread(_extract, source, passphrase, home, staging)
         if not manifest.secrets:
             _copy_secrets(home.root, staging)
         staged = settings.model_copy(update={"home": staging})
@@ -146,12 +141,10 @@ async def _restore_in_container(
         await require_replaceable(access, replace=replace)
         _check_space(source, home.root)
         with _staging_directory(staging_directory(home)) as staging:
-            dump = staging / "run" / "restore.dump"
-            dump.parent.mkdir(mode=0o700)
-            extraction = BackupFileWriter(staging, dump)
             show_progress("checking and extracting the backup")
-            head, manifest = await asyncio.to_thread(_extract, source, passphrase, extraction)
-            _rewrite_paths(staging / "config.json", head, home.root, extraction.outside)
+            dump, head, manifest = await asyncio.to_thread(
+                _extract, source, passphrase, home, staging
+            )
             chains = await load_dump(access, dump, manifest.roles, show_progress)
             shutil.rmtree(staging / "run")
             show_progress("putting it in place")
@@ -211,14 +204,20 @@ def _staging_directory(staging: Path) -> Iterator[Path]:
 
 
 def _extract(
-    source: Path, passphrase: bytes | None, extraction: BackupFileWriter
-) -> tuple[BackupHead, BackupManifest]:
+    source: Path, passphrase: bytes | None, home: Home, staging: Path
+) -> tuple[Path, BackupHead, BackupManifest]:
+    """Extract a backup for a home; return its dump, which is in `staging`, and its description."""
+    # no file of a backup is below `run`
+    dump = staging / "run" / "restore.dump"
+    dump.parent.mkdir(mode=0o700)
+    extraction = BackupFileWriter(staging, dump)
     with open_backup(source, passphrase) as archive:
         head, manifest = read_archive(archive, extraction.take)
-    if not extraction.dump.exists():
+    if not dump.exists():
         raise InvalidRequest(f"{source} contains no database.")
     extraction.create_links()
-    return head, manifest
+    _rewrite_paths(staging / "config.json", head, home.root, extraction.outside)
+    return dump, head, manifest
 
 
 def _rewrite_paths(config: Path, head: BackupHead, home: Path, outside: set[str]) -> None:
