@@ -28,6 +28,7 @@ from choir_control.images.repositories.survey import RepositorySurvey, Repositor
 from choir_control.settings import ControlSettings
 from tests.service.memory.servers import dsn, postgres
 from tests.support.crash_injection import crash_at_each_line
+from tests.support.nightly import nightly_from
 from tests.support.postgres import PASSWORD
 from tests.support.repositories import GitRepository
 
@@ -279,7 +280,7 @@ async def shape(database: Database) -> Shape:
     return [tuple(row.values()) for row in rows]
 
 
-@pytest.mark.parametrize("have", [0, 3])
+@pytest.mark.parametrize("have", nightly_from(1, [3, 0]))
 def test_a_migration_that_is_cut_leaves_the_old_schema_or_the_new_one(
     dsn: str, witness: Witness, have: int
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from choir_common.wire.events import Event, Reply, ToolResultCommitted, parse_payload
 from tests.faults.mending import MEND_WITHIN_S, await_return, pid_of
+from tests.support.nightly import nightly_from
 from tests.support.replay import assert_replay_is_deterministic
 from tests.support.stack import (
     ConsoleUser,
@@ -31,7 +32,7 @@ from tests.support.stack import (
 KILLS = int(os.environ.get("CHOIR_KILLS", "3"))
 CALLS = 3
 TURN_S = 0.8
-VICTIMS = ("agent", "control", "gateway", "memory", "nats", "postgres")
+VICTIMS = ("agent", "control", "postgres", "gateway", "memory", "nats")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ async def kill_once(stack: EmbeddedStack, user: ConsoleUser, victim: str, mark: 
 
 
 @pytest.mark.timeout(max(900, 300 * KILLS))
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("victim", nightly_from(3, VICTIMS))
 async def test_a_kill_in_the_middle_of_a_turn_loses_and_doubles_nothing(
     stack: EmbeddedStack, victim: str
 ) -> None:

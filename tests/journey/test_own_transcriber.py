@@ -128,6 +128,7 @@ async def test_a_message_survives_the_death_of_the_transcriber(ears: Ears) -> No
     assert (await ears.user.wait_for_answer(message, PATIENCE_S)).kind == "answer"
 
 
+@pytest.mark.nightly  # test_town_talk.py restarts during a transcription, too
 async def test_a_message_survives_a_restart_of_choir(ears: Ears) -> None:
     stack, message = ears.town.stack, await ears.say(SLOWLY)
     await ears.recognizes()

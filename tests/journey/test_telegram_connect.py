@@ -113,6 +113,7 @@ async def test_one_command_leads_from_the_token_to_an_answer(
         assert TOKEN not in log.read_text(), log
 
 
+@pytest.mark.nightly  # tests/service/control/test_telegram_connect.py takes steps back, too
 async def test_ctrl_c_leaves_nothing_behind(stack: EmbeddedStack, telegram: FakeTelegram) -> None:
     before = files(stack)
     process = await asyncio.create_subprocess_exec(

@@ -128,6 +128,7 @@ async def pages() -> AsyncIterator[Pages]:
         yield made
 
 
+@pytest.mark.nightly  # test_web_page.py kills control below the chat, too
 async def test_every_page_outlives_a_kill_of_control(pages: Pages) -> None:
     memory, cost, setup = (pages.page(name) for name in ("memory", "cost", "setup"))
     async with pages.without("control"):

@@ -475,6 +475,7 @@ async def test_a_page_stays_as_it_is_until_the_next_one_is_loaded(cockpit: Cockp
     assert not [it for it in cockpit.tab.requests if "/v1/sessions/main" in it]
 
 
+@pytest.mark.nightly  # test_web_now.py counts the requests of an idle page, too
 async def test_idle_pages_send_at_most_one_request_in_15_seconds(cockpit: Cockpit) -> None:
     await cockpit.page.clock.install()
     for parts in (

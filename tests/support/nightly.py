@@ -11,3 +11,11 @@ def nightly_from(count: int, values: Iterable[object]) -> list[object]:
         value if number < count else pytest.param(value, marks=pytest.mark.nightly)
         for number, value in enumerate(values)
     ]
+
+
+def nightly_but_every(step: int, values: Iterable[object]) -> list[object]:
+    """Return a test's parameters, and mark all but each `step`-th for `make nightly`, from the first on."""
+    return [
+        value if number % step == 0 else pytest.param(value, marks=pytest.mark.nightly)
+        for number, value in enumerate(values)
+    ]

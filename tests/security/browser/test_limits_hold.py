@@ -168,6 +168,7 @@ async def test_a_page_that_works_without_a_rest_is_ended_and_its_agent_told_why(
             assert "all is well" in (await browse(rooms, f"{site.url}/fine", agent_id)).text
 
 
+@pytest.mark.nightly  # test_isolation.py shows that a runaway page stops nobody
 @pytest.mark.usefixtures("little_is_free")
 async def test_a_page_that_works_long_gives_way_to_all_others_in_each_of_its_threads(
     make_rooms: MakeRooms, site: Site

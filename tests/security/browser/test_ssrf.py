@@ -157,6 +157,7 @@ async def test_nothing_in_a_page_reaches_a_private_address(
     assert trap.hits == []
 
 
+@pytest.mark.nightly  # shows that the traps of the others work
 async def test_without_the_guard_the_same_pages_reach_the_trap(
     make_rooms: MakeRooms, site: Site, trap: Trap, resolver: FlippingResolver
 ) -> None:

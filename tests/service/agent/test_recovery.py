@@ -17,6 +17,7 @@ from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.ledger import ledger, undo_what_was_not_committed
 from tests.service.agent.running_agent import running_agent
+from tests.support.nightly import nightly_but_every
 
 CALLS = (
     {"name": "choir.exec", "arguments": {"command": "echo done >> ledger"}},
@@ -44,7 +45,7 @@ async def run_to_the_end(control: ControlStandIn) -> None:
         await control.until(lambda: len(control.events) == EVENTS)
 
 
-@pytest.mark.parametrize("kept", range(EVENTS + 1))
+@pytest.mark.parametrize("kept", nightly_but_every(3, range(EVENTS + 1)))
 async def test_a_turn_cut_off_after_any_event_ends_with_one_reply_and_no_doubled_effect(
     kept: int,
 ) -> None:

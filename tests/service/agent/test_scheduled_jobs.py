@@ -25,6 +25,7 @@ from tests.service.agent.running_agent import running_agent
 from tests.service.agent.scripted_model import calls, run_scripted, says
 from tests.service.agent.test_session_budgets import costly, count
 from tests.service.agent.test_skills import END, ON, READ, WRITE, Model, install, moves
+from tests.support.nightly import nightly_but_every
 
 SUMMARY = "schedule 7, every 1h, created by the user"
 JOB = WakeUp(schedule_id=7, summary=SUMMARY, by_agent=False, as_job=True)
@@ -104,7 +105,7 @@ async def test_two_open_jobs_of_a_schedule_have_different_names() -> None:
     assert names == ["schedule-7", "schedule-7-2", "schedule-7-3"]
 
 
-@pytest.mark.parametrize("kept", range(1, 19))
+@pytest.mark.parametrize("kept", nightly_but_every(3, range(1, 19)))
 async def test_a_scheduled_job_cut_off_after_any_event_starts_ends_and_is_reported_once(
     kept: int,
 ) -> None:
@@ -142,7 +143,7 @@ async def test_a_skill_is_run_step_by_step_in_a_core_job() -> None:
     assert model.tools()[0] == ["choir_core_report", "choir_fs_read", "choir_skill_transition"]
 
 
-@pytest.mark.parametrize("kept", range(1, 16))
+@pytest.mark.parametrize("kept", nightly_but_every(3, range(1, 16)))
 async def test_a_skill_of_a_schedule_cut_off_after_any_event_begins_and_ends_once(
     kept: int,
 ) -> None:

@@ -22,6 +22,7 @@ from choir_common.wire.signals import CancelSignal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent
 from tests.service.agent.scripted_model import Asked, calls, run_scripted, says
+from tests.support.nightly import nightly_but_every
 from tests.support.replay import assert_replay_is_deterministic
 
 MOVES = ["choir_skill_transition"]
@@ -352,7 +353,7 @@ def play(asked: Asked) -> Response:
 EVENTS = 2 + 5 * 4 + 3 + 1 + 2
 
 
-@pytest.mark.parametrize("kept", range(2, EVENTS + 1))
+@pytest.mark.parametrize("kept", nightly_but_every(3, range(2, EVENTS + 1)))
 async def test_a_walk_cut_off_after_any_event_goes_each_way_once(kept: int) -> None:
     async with run_scripted(play) as endpoint, run_control(endpoint) as control:
         await walk(control)

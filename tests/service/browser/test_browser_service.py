@@ -21,6 +21,7 @@ from tests.service.browser.acting import kill_chromium, named_below
 from tests.support.bus import BUS_KEY
 from tests.support.chromium import needs_chromium
 from tests.support.confined_browser import confined_browser
+from tests.support.nightly import nightly_from
 from tests.support.service_process import ServiceProcess, running_bus_server
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
@@ -250,7 +251,7 @@ async def test_many_pages_of_many_agents_load_at_once(
     assert texts == [f"page number {number}" for number in range(12)]
 
 
-@pytest.mark.parametrize("way", ["stop", "kill"])
+@pytest.mark.parametrize("way", nightly_from(1, ["kill", "stop"]))
 async def test_no_chromium_outlives_the_worker(
     own_browser: NatsBrowserClient, worker: ServiceProcess, site: Site, way: str
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.nightly import nightly_from
 from tests.support.preloaded_choirctl import CHOIRCTL
 from tests.support.shell import ChoirctlRunner
 from tests.support.stack import EmbeddedStack, running_stack
@@ -49,7 +50,7 @@ def run_in_bash(shell: ChoirctlRunner, line: str) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("columns", nightly_from(1, [40, 80, 200]))
 def test_no_name_is_cut_however_narrow_the_terminal(
     shell: ChoirctlRunner, session: str, columns: int
 ) -> None:

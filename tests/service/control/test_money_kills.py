@@ -200,6 +200,7 @@ def settings_of(provider: OpenAi) -> dict[str, Any]:
     }
 
 
+@pytest.mark.nightly  # the test above kills, and the one below asks
 @pytest.mark.parametrize("raised_by", nightly_from(1, ["continue", "configuration"]))
 async def test_a_job_at_its_limit_asks_survives_kills_and_goes_on_when_it_is_allowed(
     home: World, provider: OpenAi, raised_by: str

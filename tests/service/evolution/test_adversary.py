@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +16,7 @@ from tests.support.postgres import PASSWORD
 
 FILES: dict[str, str | bytes] = {"README.md": "two\n", "skills/old.json": "{}\n"}
 MOST_WAITS = 200
-EVERY = 3
+EVERY = 3 if os.environ.get("CHOIR_TEST_EVERY_CUT") == "1" else 6
 """Waits between two actions: git is started some twenty times, each start is a handful of waits."""
 
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from choir_common.clients.memory import NatsMemoryClient
 from choir_common.wire.config import EmbeddingConfig
 from tests.eval.__main__ import evaluate
@@ -36,6 +38,7 @@ async def test_events_in_traditional_chinese_are_among_the_first_five() -> None:
     assert measured.mrr >= 0.85, measured
 
 
+@pytest.mark.nightly  # the test of Chinese events measures the same arms
 async def test_hard_chinese_questions_are_answered_at_least_as_well_as_by_words_alone() -> None:
     (hard,) = read_jsonl(DATA / "hard_zh.jsonl")
     async with running_harness() as harness:
