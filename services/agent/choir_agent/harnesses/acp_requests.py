@@ -125,9 +125,9 @@ def permission_arguments(
 def permission_outcome(params: JsonObject, status: ToolStatus) -> JsonObject:
     """Return the answer to a permission request: once, never always; `cancelled` if its turn is."""
     options = params.get("options")
-    wanted = "allow_once" if status == "success" else "reject_once"
+    chosen_kind = "allow_once" if status == "success" else "reject_once"
     for option in options if isinstance(options, list) and status != "interrupted" else ():
-        if isinstance(option, dict) and option.get("kind") == wanted:
+        if isinstance(option, dict) and option.get("kind") == chosen_kind:
             return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
     return {"outcome": {"outcome": "cancelled"}}
 

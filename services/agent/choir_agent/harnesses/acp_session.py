@@ -138,9 +138,7 @@ class AcpSession:
             return
         params: JsonObject = {"sessionId": self._session_id}
         async with asyncio.timeout(CANCEL_WITHIN_S):
-            await self._lines.send(
-                {"jsonrpc": "2.0", "method": "session/cancel", "params": params}
-            )
+            await self._lines.send({"jsonrpc": "2.0", "method": "session/cancel", "params": params})
             for request in open_requests:
                 await request.answer(cancelled_result(request.tool))
             while self._prompt_id is not None:
