@@ -128,14 +128,15 @@ async def test_only_a_client_with_the_scope_gets_calls_and_only_while_it_waits(
     monkeypatch.setattr(client_tools, "TAKEN_WITHIN_S", 1.0)
 
     async def try_to_call(message: UserMessageSignal) -> str:
+        listed = await use(api, message, LIST_TOOL, f"l-{message.inbox_id}")
         answer = await use(api, message, CALL_TOOL, f"c-{message.inbox_id}", name="weather")
-        return str(answer.output["code"])
+        return f"{listed.status} {answer.output['code']}"
 
     api.agent.work = try_to_call
     messages: Any = [{"role": "user", "content": "hello"}]
     for scopes, tools, code in (
-        (["chat"], [TOOL], "conflict"),
-        (["chat", "tools"], [], "not_found"),
+        (["chat"], [TOOL], "error conflict"),
+        (["chat", "tools"], [], "success not_found"),
     ):
         token = await api.add_client(f"c{len(scopes)}", scopes=scopes)
         async with api.sdk(token) as client:
@@ -150,6 +151,6 @@ async def test_only_a_client_with_the_scope_gets_calls_and_only_while_it_waits(
 
     async def is_answered() -> bool:
         history = (await api.world.get("/v1/dms/api.c3.main/messages")).json()
-        return [it["text"] for it in history["messages"]] == ["conflict"]
+        return [it["text"] for it in history["messages"]] == ["success conflict"]
 
     await until(is_answered)
