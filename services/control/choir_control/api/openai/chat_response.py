@@ -72,7 +72,7 @@ class CalledFunction(WireModel):
     """JSON."""
 
 
-class ToolCallItem(WireModel):
+class ToolCallView(WireModel):
     """A call of a tool of the client."""
 
     id: str
@@ -80,7 +80,7 @@ class ToolCallItem(WireModel):
     function: CalledFunction
 
 
-class IndexedToolCall(ToolCallItem):
+class IndexedToolCall(ToolCallView):
     """A call in a chunk of a stream, which has it as a whole."""
 
     index: int
@@ -89,7 +89,7 @@ class IndexedToolCall(ToolCallItem):
 class CallingMessage(AnswerMessage):
     """What the agent wrote before it calls tools of the client, and the calls."""
 
-    tool_calls: tuple[ToolCallItem, ...]
+    tool_calls: tuple[ToolCallView, ...]
 
 
 class Choice(WireModel):
@@ -164,7 +164,7 @@ class CompletionWriter:
         self, text: str, calls: Calls, usage: TokenUsage | None
     ) -> dict[str, Any]:
         """Return an answer that ends with calls of the client's tools."""
-        items = tuple(ToolCallItem(id=it, function=_function(call)) for it, call in calls.items())
+        items = tuple(ToolCallView(id=it, function=_function(call)) for it, call in calls.items())
         message = CallingMessage(content=text, tool_calls=items)
         return self._completion(Choice(message=message, finish_reason="tool_calls"), usage)
 
