@@ -81,6 +81,10 @@ class Coder(Agent):
         if "refuse" in text:
             await self.say("I will not.")
             return PromptResponse(stop_reason="refusal")
+        if "plead" in text:
+            outcomes = await asyncio.gather(self._plead(), self._plead(later=True))
+            Path("outcomes").write_text(" ".join(outcomes))
+            return PromptResponse(stop_reason="cancelled")
         if "pair" in text:
             await asyncio.gather(self._step("first"), self._step("second"), self._look())
             await self.say("both are done")
@@ -102,6 +106,15 @@ class Coder(Agent):
         call = ToolCallUpdate(tool_call_id=name, title=name, kind="edit")
         await self.client.request_permission(SESSION, call, OPTIONS)
         Path(f"answered-{name}").touch()
+
+    async def _plead(self, *, later: bool = False) -> str:
+        if later:
+            while not Path("asked").exists():
+                await asyncio.sleep(0.05)
+            Path("asked-later").touch()
+        call = ToolCallUpdate(tool_call_id="c1", title="a step", kind="edit")
+        answer = await self.client.request_permission(SESSION, call, OPTIONS)
+        return answer.outcome.outcome
 
     async def _look(self) -> None:
         terminal = await self.client.create_terminal(SESSION, "touch", args=["looked"])

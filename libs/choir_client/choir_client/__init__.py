@@ -7,9 +7,11 @@
 from choir_client._async.client import AsyncChoirClient
 from choir_client._async.conversations import AsyncConversation, AsyncConversationStream
 from choir_client._async.memory import AsyncMemory
+from choir_client._async.people import AsyncPeople
 from choir_client._sync.client import ChoirClient
 from choir_client._sync.conversations import Conversation, ConversationStream
 from choir_client._sync.memory import Memory
+from choir_client._sync.people import People
 from choir_client.conversation_events import Answer, ConversationEvent, SentMessage
 from choir_client.failures import AgentFailure
 from choir_client.job_events import Job
@@ -37,6 +39,7 @@ __all__ = [
     "AsyncConversation",
     "AsyncConversationStream",
     "AsyncMemory",
+    "AsyncPeople",
     "ChoirClient",
     "ChoirError",
     "Conflict",
@@ -54,6 +57,7 @@ __all__ = [
     "NewSchedule",
     "NotFound",
     "OutcomeUnknown",
+    "People",
     "RateLimited",
     "ScheduleEdit",
     "SentMessage",

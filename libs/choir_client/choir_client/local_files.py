@@ -9,7 +9,7 @@ import httpx2
 from choir_common.errors import InvalidRequest
 
 CHUNK_BYTES = 256 * 1024
-UPLOAD_TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
+UPLOAD_TIMEOUT = DOWNLOAD_TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
 """For each chunk; the whole may take longer."""
 READ_TIMEOUT = httpx2.Timeout(330.0, connect=5.0)
 """For files whose text is read before the answer."""

@@ -3,7 +3,7 @@
 `tests/service/control/test_openapi.py` compares each with the OpenAPI document.
 """
 
-from choir_client.operation import Operation, Stream
+from choir_client.operation import Nothing, Operation, Stream
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.config_api import (
     ApplyConfig,
@@ -20,6 +20,8 @@ from choir_common.wire.config_api import (
 )
 from choir_common.wire.console import ConsoleMessageRequest, ConsolePressRequest
 from choir_common.wire.core_jobs import JobQueued, NewJob
+from choir_common.wire.erasure import ErasePerson, PersonErasurePreview
+from choir_common.wire.local_tools import ToolTrial, TryTool
 from choir_common.wire.memory_collections import (
     CollectionDocuments,
     Collections,
@@ -44,7 +46,7 @@ from choir_common.wire.memory_search import MemoryHits, MemoryQuery, MemoryWritt
 from choir_common.wire.memory_sessions import SessionErased
 from choir_common.wire.messages import ButtonResponse, InboundAccepted, OutboundHistory
 from choir_common.wire.money import CostReport
-from choir_common.wire.operations import OperationView
+from choir_common.wire.operations import OperationStarted, OperationView
 from choir_common.wire.operator import (
     AgentView,
     ApprovalView,
@@ -61,7 +63,16 @@ from choir_common.wire.operator import (
     StartAgent,
     SystemStatus,
 )
+from choir_common.wire.pairing import DecidePairing, PairingView
+from choir_common.wire.people import LinkIdentity, PersonView
 from choir_common.wire.schedules import NewSchedule, ScheduleEdit, ScheduleView
+from choir_common.wire.triggers import (
+    DeliveryView,
+    HookTest,
+    HookTestResult,
+    HookView,
+    TriggerView,
+)
 
 PAGE_SIZE = 200
 RECONNECT_S = 60.0
@@ -75,11 +86,15 @@ _SWITCH_TIMEOUT_S = 120.0
 _FORGET_TIMEOUT_S = 480.0
 """Memory is erased, and a running agent may take minutes to stop and start."""
 _ROLLBACK_TIMEOUT_S = 120.0
+_TRIAL_TIMEOUT_S = 700.0
+"""The longest timeout of a tool, and its start."""
 _AGENT = "/v1/agents/{agent_id}"
 _DM = "/v1/dms/{dm}"
 _SESSION = "/v1/sessions/{session_id}"
 _APPROVAL = "/v1/approvals/{approval_id}"
 _SCHEDULE = "/v1/schedules/{schedule_id}"
+_HOOK = "/v1/hooks/{name}"
+_PERSON = "/v1/people/{name}"
 _MEMORY = "/v1/agents/{agent_id}/memory"
 _COLLECTION = "/v1/agents/{agent_id}/collections/{collection}"
 _FOLDER_TIMEOUT_S = 60.0
@@ -97,6 +112,10 @@ INJECT = Operation("POST", f"{_AGENT}/inject", SignalQueued, InjectText)
 CANCEL = Operation("POST", f"{_AGENT}/cancel", SignalQueued, CancelWork)
 START_JOB = Operation("POST", f"{_AGENT}/jobs", JobQueued, NewJob)
 COMPACT = Operation("POST", f"{_AGENT}/compact", SignalQueued, CompactMemory)
+BUILD_AGENT = Operation("POST", f"{_AGENT}/build", OperationStarted)
+UPDATE_AGENT = Operation("POST", f"{_AGENT}/update", OperationStarted)
+UPDATE_AGENTS = Operation("POST", "/v1/agents/update-all", OperationStarted)
+TRY_TOOL = Operation("POST", f"{_AGENT}/tools/{{tool}}/try", ToolTrial, TryTool, _TRIAL_TIMEOUT_S)
 
 LIST_DMS = Operation("GET", "/v1/dms", Page[DmView])
 SEND_MESSAGE = Operation("POST", f"{_DM}/messages", InboundAccepted, ConsoleMessageRequest)
@@ -105,6 +124,7 @@ PRESS_BUTTON = Operation("POST", f"{_DM}/press", ButtonResponse, ConsolePressReq
 FOLLOW_MESSAGES = Stream(f"{_DM}/events")
 
 UPLOAD_FILE = Operation("PUT", f"{_DM}/files", Attachment)
+DOWNLOAD_FILE = Stream(f"{_DM}/messages/{{outbox_id}}/files/{{ref}}")
 
 LIST_SESSIONS = Operation("GET", "/v1/sessions", Page[SessionView])
 SHOW_SESSION = Operation("GET", _SESSION, SessionView)
@@ -126,6 +146,24 @@ REMOVE_SCHEDULE = Operation("DELETE", _SCHEDULE, ScheduleView)
 PAUSE_SCHEDULE = Operation("POST", f"{_SCHEDULE}/pause", ScheduleView)
 RESUME_SCHEDULE = Operation("POST", f"{_SCHEDULE}/resume", ScheduleView)
 RUN_SCHEDULE = Operation("POST", f"{_SCHEDULE}/run", ScheduleView)
+
+LIST_HOOKS = Operation("GET", "/v1/hooks", Page[HookView])
+TEST_HOOK = Operation("POST", f"{_HOOK}/test", HookTestResult, HookTest)
+LIST_HOOK_DELIVERIES = Operation("GET", f"{_HOOK}/deliveries", Page[DeliveryView])
+LIST_TRIGGERS = Operation("GET", "/v1/triggers", Page[TriggerView])
+LIST_TRIGGER_DELIVERIES = Operation("GET", "/v1/triggers/{name}/deliveries", Page[DeliveryView])
+
+LIST_PEOPLE = Operation("GET", "/v1/people", Page[PersonView])
+SHOW_PERSON = Operation("GET", _PERSON, PersonView)
+LINK_IDENTITY = Operation("POST", f"{_PERSON}/identities", PersonView, LinkIdentity)
+UNLINK_IDENTITY = Operation("DELETE", f"{_PERSON}/identities/{{gateway}}/{{user}}", PersonView)
+LIST_PAIRINGS = Operation("GET", "/v1/people/pairings", Page[PairingView])
+DECIDE_PAIRING = Operation("POST", "/v1/people/pairings", PairingView, DecidePairing)
+REMOVE_PAIRING = Operation("DELETE", "/v1/people/pairings/{dm}", Nothing)
+PREVIEW_PERSON_ERASURE = Operation("GET", f"{_PERSON}/erasure", PersonErasurePreview)
+PREVIEW_DM_ERASURE = Operation("GET", f"{_DM}/erasure", PersonErasurePreview)
+ERASE_PERSON = Operation("POST", f"{_PERSON}/erasure", OperationStarted, ErasePerson)
+ERASE_DM = Operation("POST", f"{_DM}/erasure", OperationStarted, ErasePerson)
 
 SHOW_MEMORY = Operation("GET", _MEMORY, AgentMemory)
 SHOW_MODE = Operation("GET", f"{_MEMORY}/mode", ConversationMemory)
@@ -170,6 +208,7 @@ LIST_SECRETS = Operation("GET", "/v1/secrets", Page[SecretName])
 STORE_SECRET = Operation("PUT", "/v1/secrets/{name}", SecretStored, SetSecret)
 APPLY_SECRETS = Operation("POST", "/v1/secrets/apply", SecretsApplied)
 LIST_OPERATIONS = Operation("GET", "/v1/operations", Page[OperationView])
+FOLLOW_OPERATION = Stream("/v1/operations/{operation_id}/events")
 SHOW_OPERATION = Operation("GET", "/v1/operations/{operation_id}", OperationView)
 SHOW_COST = Operation("GET", "/v1/cost", CostReport)
 

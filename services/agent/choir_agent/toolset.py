@@ -18,6 +18,7 @@ from choir_agent.skills.skill_registry import SkillRegistry, load_skills
 from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.builtin import core_spawn
 from choir_agent.tools.builtin.agent_ask import AgentAskTool
+from choir_agent.tools.builtin.client_call import ClientCallTool, ClientToolsTool
 from choir_agent.tools.builtin.core_jobs import CoreCancelTool, CoreInjectTool, CoreListTool
 from choir_agent.tools.builtin.core_report import CoreReportTool
 from choir_agent.tools.builtin.core_spawn import CoreSpawnTool
@@ -188,6 +189,8 @@ def _conversation_tools(
     return [
         MessageSendTool(workspace, session_log.sent_call_ids),
         AgentAskTool(control, session_log),
+        ClientToolsTool(control),
+        ClientCallTool(control),
         *(ScheduleTool(manifest, control, session_log) for manifest in SCHEDULE_MANIFESTS),
     ]
 

@@ -209,6 +209,21 @@ async def test_a_refusal_is_an_error_and_a_cancelled_job_leaves_its_usage() -> N
         ]
 
 
+async def test_open_permissions_of_a_cancelled_job_are_answered_as_cancelled() -> None:
+    async with control_with(harness(ACP)) as control:
+        control.approvals = {}
+        async with running_agent(control):
+            await control.say("do: plead")
+            # one request waits for a person, the other one for the first
+            await control.until(lambda: bool(control.approval_requests), DEADLINE_S)
+            (control.workspace / "asked").touch()
+            await control.until((control.workspace / "asked-later").exists, DEADLINE_S)
+            await control.tell(CancelSignal(job="job"))
+            end = await outcome(control)
+        outcomes = (control.workspace / "outcomes").read_text()
+    assert (end.outcome, outcomes) == ("cancelled", "cancelled cancelled")
+
+
 async def test_hostile_harnesses_end_their_job_and_no_more() -> None:
     expected = {
         "forge": "[-32601, -32602, -32602]; PermissionError; PermissionError",

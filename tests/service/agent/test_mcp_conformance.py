@@ -20,8 +20,17 @@ SCENARIOS = (
         "auth/metadata-var2",
         "auth/metadata-var3",
         "auth/scope-from-www-authenticate",
+        "auth/scope-from-scopes-supported",
+        "auth/scope-omitted-when-undefined",
+        "auth/offline-access-scope",
+        "auth/offline-access-not-supported",
     ),
-    *("auth/token-endpoint-auth-none", "auth/token-endpoint-auth-basic", "auth/resource-mismatch"),
+    *(
+        "auth/token-endpoint-auth-none",
+        "auth/token-endpoint-auth-basic",
+        "auth/token-endpoint-auth-post",
+        "auth/resource-mismatch",
+    ),
 )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -88,6 +88,8 @@ class ScriptedAgent:
 
     hand: AgentHand
     answer: Callable[[str], str] = lambda text: f"echo: {text}"
+    work: Callable[[UserMessageSignal], Awaitable[str]] | None = None
+    """Does what a message asks for and returns the answer."""
     kind: str = "answer"
     messages: list[UserMessageSignal] = field(default_factory=list)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
@@ -108,7 +110,8 @@ class ScriptedAgent:
                 await self._do_job(message, message.wake_up)
                 continue
             await self.may_answer.wait()
-            await self._reply(message, self.answer(message.text))
+            text = await self.work(message) if self.work else self.answer(message.text)
+            await self._reply(message, text)
 
     async def _do_job(self, message: UserMessageSignal, wake_up: WakeUp) -> None:
         """Start the core job of a message, and end it when answers are allowed."""

@@ -31,6 +31,7 @@ from choir_common.bus.client import Endpoint
 from choir_common.wire.core_jobs import ContextBundle, ToolConstraints
 from choir_common.wire.memory_search import EnsureSpace, MemoryHit, MemoryHits, MemoryQuery
 from choir_common.wire.messages import Empty
+from choir_common.wire.people import LinkIdentity
 from choir_common.wire.rpc import StatusRequest
 from tests.service.control.openai_world import OpenAIWorld, ScriptedAgent, openai_world
 from tests.service.control.test_approvals import ask
@@ -186,6 +187,7 @@ async def test_it_does_an_operators_work(stopped: World, kind: str) -> None:
         with pytest.raises(InvalidRequest, match="colour"):
             await choir.memory("main").search("shoes", colour="red")
         await _set_up(choir, stopped.home)
+        await _look_around(choir)
         await _plan_and_work(choir, api.agent)
 
 
@@ -208,6 +210,25 @@ async def _set_up(choir: Any, home: Path) -> None:
     assert "a-key" in [secret.name for secret in await choir.secrets.list() if secret.set]
     assert await choir.operations.list() == []
     assert (await choir.costs.report("agent")).lines == ()
+
+
+async def _look_around(choir: Any) -> None:
+    started = await choir.agents.build("main")
+    # it has no repository; the stream ends with the operation
+    assert [event.kind async for event in choir.operations.follow(started.operation_id)] == []
+    assert (await choir.operations.get(started.operation_id)).status == "failed"
+    assert await choir.hooks.list() == await choir.triggers.list() == []
+    with pytest.raises(NotFound, match="no hook"):
+        await choir.hooks.deliveries("none")
+    with pytest.raises(NotFound, match="no trigger"):
+        await choir.triggers.deliveries("none")
+    assert await choir.people.list() == await choir.people.pairings() == []
+    with pytest.raises(NotFound):
+        await choir.people.link("ada", LinkIdentity(gateway="console", user="ada"))
+    preview = await choir.people.preview_erasure(dm="console")
+    assert (preview.person, preview.dm, preview.dms) == ("", "console", ("console",))
+    with pytest.raises(NotFound):
+        await choir.people.preview_erasure(person="nobody")
 
 
 async def _plan_and_work(choir: Any, agent: ScriptedAgent) -> None:

@@ -5,7 +5,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
 import pytest
 
-from choir_common.errors import Unavailable
+from choir_common.errors import Conflict, Unavailable
+from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.kubernetes.api import PodApi
 from tests.service.runtimes.conformance import STUBBORN, WAITS, RuntimeConformance
 from tests.service.runtimes.fake_kubernetes import NAMESPACE, FakeKubernetes
@@ -58,6 +59,13 @@ async def test_an_api_server_that_is_not_there_is_said_in_a_sentence() -> None:
         assert "does not respond" in await nowhere.unavailable_reason()
         assert await yard.runtime.unavailable_reason() == ""
         await nowhere.close()
+
+
+async def test_a_trial_of_a_tool_is_refused_with_the_way_that_works() -> None:
+    async with fake_yard_for(cluster, "unused") as yard:
+        order = ToolTrialOrder(tool="x.y", input={}, workspace="/w", choir_dir="/c")
+        with pytest.raises(Conflict, match="Update the agent, and ask it to use the tool"):
+            await yard.runtime.run_trial(yard.spec(), order, 10)
 
 
 async def test_an_account_without_rights_is_told_which_it_needs() -> None:

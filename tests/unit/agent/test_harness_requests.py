@@ -31,7 +31,7 @@ from choir_agent.harnesses.updates import (
     UsageCounter,
 )
 from choir_common.wire.config import Budgets
-from choir_common.wire.events import ModelOutput, ToolResultCommitted
+from choir_common.wire.events import ModelOutput, ToolResultCommitted, ToolStatus
 from choir_common.wire.harness_config import HarnessConfig
 from choir_common.wire.model import JsonObject
 from choir_common.wire.policy import PolicyRule
@@ -54,8 +54,22 @@ def test_a_part_of_a_file_never_passes_as_the_whole() -> None:
 @pytest.mark.parametrize("offers", [["allow_always"], ["allow_always", "reject_always"], []])
 def test_a_yes_is_never_more_than_once(offers: list[str]) -> None:
     options = [{"optionId": kind, "kind": kind, "name": "Yes"} for kind in offers]
-    answer = permission_outcome({"options": [*options]}, is_allowed=True)
+    answer = permission_outcome({"options": [*options]}, "success")
     assert answer == {"outcome": {"outcome": "cancelled"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [("success", "yes"), ("refused", "no"), ("error", "no"), ("interrupted", None)],
+)
+def test_a_permission_of_a_cancelled_turn_is_neither_yes_nor_no(
+    status: ToolStatus, outcome: str | None
+) -> None:
+    options = [{"optionId": "yes", "kind": "allow_once"}, {"optionId": "no", "kind": "reject_once"}]
+    answer = permission_outcome({"options": [*options]}, status)["outcome"]
+    assert isinstance(answer, dict)
+    assert answer["outcome"] == ("selected" if outcome else "cancelled")
+    assert answer.get("optionId") == outcome
 
 
 def test_a_command_cannot_leave_its_words_and_has_no_network() -> None:

@@ -12,8 +12,10 @@ from choir_client._async.approvals import AsyncApprovals
 from choir_client._async.collections import AsyncCollections
 from choir_client._async.connection import AsyncConnection
 from choir_client._async.conversations import ANSWER_TIMEOUT_S, AsyncConversation
+from choir_client._async.hooks import AsyncHooks, AsyncTriggers
 from choir_client._async.jobs import AsyncJobs
 from choir_client._async.memory import AsyncMemory
+from choir_client._async.people import AsyncPeople
 from choir_client._async.schedules import AsyncSchedules
 from choir_client._async.sessions import AsyncSessions
 from choir_client._async.settings import AsyncConfig, AsyncSecrets
@@ -57,11 +59,14 @@ class AsyncChoirClient:
         self.approvals = AsyncApprovals(self.connection)
         self.config = AsyncConfig(self.connection)
         self.costs = AsyncCostReports(self.connection)
+        self.hooks = AsyncHooks(self.connection)
         self.jobs = AsyncJobs(self.connection)
         self.operations = AsyncOperations(self.connection)
+        self.people = AsyncPeople(self.connection)
         self.schedules = AsyncSchedules(self.connection)
         self.secrets = AsyncSecrets(self.connection)
         self.sessions = AsyncSessions(self.connection)
+        self.triggers = AsyncTriggers(self.connection)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.connection.target.display_address!r})"

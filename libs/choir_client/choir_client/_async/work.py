@@ -2,15 +2,21 @@
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from choir_client import operations
 from choir_client._async.connection import AsyncConnection
-from choir_common.errors import DeadlineExceeded
+from choir_client.failures import parse_json
+from choir_common.errors import DeadlineExceeded, Unavailable
 from choir_common.wire.money import CostGroup, CostReport
-from choir_common.wire.operations import OperationView
+from choir_common.wire.operations import OperationEvent, OperationView
 
 OperationList = list[OperationView]
 _POLL_S = 1.0
+_SILENCE_S = 60.0
+"""A stream sends a keepalive every 15 s."""
+_MAX_RECONNECTS = 10
 
 
 class AsyncOperations:
@@ -44,6 +50,41 @@ class AsyncOperations:
                     f"The operation {operation_id} has not ended within {timeout_s:g} s. It goes on."
                 )
             await asyncio.sleep(_POLL_S)
+
+    async def follow(self, operation_id: str) -> AsyncGenerator[OperationEvent]:
+        """Yield the progress of an operation until its end; a lost connection is resumed.
+
+        Raises Unavailable if control cannot be reached again, or if the stream breaks 10 times.
+        """
+        last_seq = 0
+        for _ in range(_MAX_RECONNECTS):
+            try:
+                stream = self._connection.events(
+                    operations.FOLLOW_OPERATION,
+                    {"operation_id": operation_id},
+                    last_id=last_seq,
+                    silence_s=_SILENCE_S,
+                )
+                async with aclosing(stream) as news:
+                    async for item in news:
+                        if item is None:
+                            continue
+                        if item.event == "end":
+                            return
+                        event = parse_json(
+                            item.data, OperationEvent, f"The stream of {operation_id}"
+                        )
+                        last_seq = event.seq
+                        yield event
+            except Unavailable:
+                await asyncio.sleep(_POLL_S)
+            # the stream may have been lost after the operation ended
+            if (await self.get(operation_id)).status != "running":
+                return
+        raise Unavailable(
+            f"{self._connection.target.display_address} does not report the progress of "
+            f"{operation_id}. Try again: `choirctl operation show {operation_id}`."
+        )
 
 
 class AsyncCostReports:

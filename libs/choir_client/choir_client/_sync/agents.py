@@ -1,7 +1,10 @@
-"""Agents: list, show, start, stop, instruct."""
+"""Agents: list, show, start, stop, instruct, build, update; trials of their tools."""
 
 from choir_client import operations
 from choir_client._sync.connection import Connection
+from choir_common.wire.local_tools import ToolTrial, TryTool
+from choir_common.wire.model import JsonObject
+from choir_common.wire.operations import OperationStarted
 from choir_common.wire.operator import AgentView, CompactMemory, SignalQueued, StartAgent
 
 AgentList = list[AgentView]
@@ -45,3 +48,20 @@ class Agents:
     def compact(self, agent_id: str, request: CompactMemory) -> SignalQueued:
         """Compact the working memory of a lane. Raises Conflict if the session does not run."""
         return self._connection.call(operations.COMPACT, {"agent_id": agent_id}, body=request)
+
+    def build(self, agent_id: str) -> OperationStarted:
+        """Start a build of an agent's image from its repositories. Raises NotFound."""
+        return self._connection.call(operations.BUILD_AGENT, {"agent_id": agent_id})
+
+    def update(self, agent_id: str) -> OperationStarted:
+        """Start a build of an agent's image and its restart with that. Raises NotFound."""
+        return self._connection.call(operations.UPDATE_AGENT, {"agent_id": agent_id})
+
+    def update_all(self) -> OperationStarted:
+        """Start an update of every agent, one after the other."""
+        return self._connection.call(operations.UPDATE_AGENTS)
+
+    def try_tool(self, agent_id: str, tool: str, arguments: JsonObject) -> ToolTrial:
+        """Run one call of an agent's own tool, behind the walls of a real call. Raises NotFound."""
+        names, body = {"agent_id": agent_id, "tool": tool}, TryTool(input=arguments)
+        return self._connection.call(operations.TRY_TOOL, names, body=body)

@@ -12,8 +12,10 @@ from choir_client._sync.approvals import Approvals
 from choir_client._sync.collections import Collections
 from choir_client._sync.connection import Connection
 from choir_client._sync.conversations import ANSWER_TIMEOUT_S, Conversation
+from choir_client._sync.hooks import Hooks, Triggers
 from choir_client._sync.jobs import Jobs
 from choir_client._sync.memory import Memory
+from choir_client._sync.people import People
 from choir_client._sync.schedules import Schedules
 from choir_client._sync.sessions import Sessions
 from choir_client._sync.settings import Config, Secrets
@@ -57,11 +59,14 @@ class ChoirClient:
         self.approvals = Approvals(self.connection)
         self.config = Config(self.connection)
         self.costs = CostReports(self.connection)
+        self.hooks = Hooks(self.connection)
         self.jobs = Jobs(self.connection)
         self.operations = Operations(self.connection)
+        self.people = People(self.connection)
         self.schedules = Schedules(self.connection)
         self.secrets = Secrets(self.connection)
         self.sessions = Sessions(self.connection)
+        self.triggers = Triggers(self.connection)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.connection.target.display_address!r})"

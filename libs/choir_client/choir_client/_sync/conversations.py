@@ -19,7 +19,7 @@ from choir_client.conversation_events import (
     SentMessage,
 )
 from choir_client.failures import parse_response
-from choir_client.local_files import UPLOAD_TIMEOUT
+from choir_client.local_files import DOWNLOAD_TIMEOUT, UPLOAD_TIMEOUT
 from choir_client.operation import Operation, ResponseT
 from choir_client.operations import RECONNECT_S
 from choir_common.backoff import Backoff
@@ -95,6 +95,14 @@ class Conversation:
             url, path, params={"name": path.name}, timeout=UPLOAD_TIMEOUT
         )
         return parse_response(answer, Attachment)
+
+    def download(self, message: OutboundMessage, ref: str) -> Generator[bytes]:
+        """Yield the content of a message's file, by the `ref` of its attachment. Raises NotFound."""
+        names: dict[str, str | int] = {"dm": self.dm, "outbox_id": message.outbox_id, "ref": ref}
+        url = operations.DOWNLOAD_FILE.url(names)
+        with closing(self._connection.download(url, DOWNLOAD_TIMEOUT)) as pieces:
+            for piece in pieces:
+                yield piece
 
     def press(self, message: OutboundMessage, data: str) -> ButtonResponse:
         """Press a button of a message; its decision is durable on return. Retried as `send` is."""

@@ -69,6 +69,8 @@ SOURCE_BY_TOOL = {
     **dict.fromkeys(("choir.agent.ask", "choir.core.list"), JOB_OUTPUT),
     **dict.fromkeys(
         (
+            "choir.client.call",
+            "choir.client.tools",
             "choir.email.check",
             "choir.email.receive",
             "choir.email.send",

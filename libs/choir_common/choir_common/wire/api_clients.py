@@ -13,10 +13,11 @@ CLIENT_NAME_PATTERN = rf"^[a-z][a-z0-9-]{{0,{MAX_CLIENT_NAME - 1}}}$"
 
 _DM_PREFIX = "api."
 
-ApiScope = Literal["chat", "jobs", "memory", "approvals", "embeddings", "transcriptions"]
-"""What a client may do. `chat`: talk with its agents. Over MCP also `jobs`: start jobs and read their
-results, `memory`: search memory, `approvals`: list pending requests. Over the OpenAI-compatible API also
-`embeddings` and `transcriptions`: use the embedding model and the transcription models."""
+ApiScope = Literal["chat", "tools", "jobs", "memory", "approvals", "embeddings", "transcriptions"]
+"""What a client may do. `chat`: talk with its agents; `tools`: and offer them tools of its own. Over MCP
+also `jobs`: start jobs and read their results, `memory`: search memory, `approvals`: list pending requests.
+Over the OpenAI-compatible API also `embeddings` and `transcriptions`: use the embedding model and the
+transcription models."""
 CONVERSATION_SCOPES: frozenset[ApiScope] = frozenset({"chat", "jobs", "memory", "approvals"})
 """Those that need a conversation with an agent."""
 

@@ -440,6 +440,8 @@ class AgentSettings(WireModel):
     """All conversations of the session, the home conversation first; empty if it has only that one."""
     may_ask: tuple[str, ...] = ()
     """The other agents that it may ask."""
+    has_client_tools: bool = False
+    """Whether a conversation is with a program that may offer tools of its own."""
 
     def secret_names(self) -> frozenset[str]:
         """Return the names of the secrets these resources need."""

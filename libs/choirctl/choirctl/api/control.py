@@ -7,17 +7,16 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from choir_client import AsyncChoirClient
-from choir_client.failures import parse_response
-from choir_common.errors import NotFound
 from choir_common.target import Target
 from choir_common.wire.api_clients import AddApiClient, AddedApiClient, ApiClientView
 from choir_common.wire.audit import AnchorList
-from choir_common.wire.erasure import PersonErasurePreview
 from choir_common.wire.grants import GrantView
 from choir_common.wire.model_check import ModelTestResult
 from choir_common.wire.operations import (
     AgentModelAndVoice,
     ModelView,
+    OperationStarted,
+    ResetWorkspace,
     SetModel,
     SetVoice,
     VoiceView,
@@ -25,6 +24,7 @@ from choir_common.wire.operations import (
 )
 from choir_common.wire.operator import CommandView
 from choir_common.wire.policy import AllowedHost, ExplainCall, ExplainedCall, PolicyRule
+from choir_common.wire.telegram import ConnectTelegram, TelegramConnection
 from choir_common.wire.web import MakeWebLink, WebLinkView, WebSessionView
 from choirctl.api import operations
 from choirctl.api.restart_wait import wait_for_restart
@@ -65,6 +65,24 @@ class ControlClient(AsyncChoirClient):
         """Return the workspaces, with the agent that has each and how full it is."""
         return (await self.connection.call(operations.LIST_WORKSPACES)).items
 
+    async def reset_workspace(self, name: str, request: ResetWorkspace) -> OperationStarted:
+        """Start to delete everything in a workspace. Raises NotFound, Conflict if it is protected."""
+        return await self.connection.call(operations.RESET_WORKSPACE, {"name": name}, body=request)
+
+    async def connect_telegram(self, request: ConnectTelegram) -> TelegramConnection:
+        """Start to connect a bot with an agent; a person confirms it with a code."""
+        return await self.connection.call(operations.CONNECT_TELEGRAM, body=request)
+
+    async def telegram_connection(self, connection_id: str) -> TelegramConnection:
+        """Return the state of an attempt to connect a bot. Raises NotFound."""
+        names = {"connection_id": connection_id}
+        return await self.connection.call(operations.SHOW_TELEGRAM, names)
+
+    async def cancel_telegram(self, connection_id: str) -> None:
+        """Cancel an attempt to connect a bot. Raises NotFound, Conflict if it is too late."""
+        names = {"connection_id": connection_id}
+        await self.connection.call(operations.CANCEL_TELEGRAM, names)
+
     async def commands(self, dm: str) -> list[CommandView]:
         """Return the commands of a conversation. Raises NotFound if there is no such conversation."""
         return (await self.connection.call(operations.LIST_COMMANDS, params={"dm": dm})).items
@@ -92,13 +110,6 @@ class ControlClient(AsyncChoirClient):
         """Return what the policy decides on a call. Raises NotFound if there is no such agent."""
         names = {"agent_id": agent_id}
         return await self.connection.call(operations.EXPLAIN_CALL, names, body=call)
-
-    async def preview_erasure(self, path: str) -> PersonErasurePreview | None:
-        """Return what an erasure of a DM or a person would remove; None if there is none of this name."""
-        try:
-            return parse_response(await self.connection.send("GET", path), PersonErasurePreview)
-        except NotFound:
-            return None
 
     async def anchors(self) -> AnchorList:
         """Return the anchors of the logs, checked by control."""

@@ -3,7 +3,7 @@
 `tests/service/control/test_openapi.py` compares each with the OpenAPI document.
 """
 
-from choir_client.operation import Nothing, Operation, Stream
+from choir_client.operation import Nothing, Operation
 from choir_client.operations import VERIFY_TIMEOUT_S
 from choir_common.wire.api_clients import AddApiClient, AddedApiClient, ApiClientView
 from choir_common.wire.audit import AnchorList
@@ -12,6 +12,8 @@ from choir_common.wire.model_check import ModelTestResult
 from choir_common.wire.operations import (
     AgentModelAndVoice,
     ModelView,
+    OperationStarted,
+    ResetWorkspace,
     SetModel,
     SetVoice,
     VoiceView,
@@ -19,9 +21,12 @@ from choir_common.wire.operations import (
 )
 from choir_common.wire.operator import CommandView, Page
 from choir_common.wire.policy import AllowedHost, ExplainCall, ExplainedCall, PolicyRule
+from choir_common.wire.telegram import ConnectTelegram, TelegramConnection
 from choir_common.wire.web import MakeWebLink, WebLinkView, WebSessionView
 
 _AGENT = "/v1/agents/{agent_id}"
+_TELEGRAM = "/v1/telegram/connections/{connection_id}"
+_CONNECT_TIMEOUT_S = 90.0
 
 LIST_MODELS = Operation("GET", "/v1/models", Page[ModelView])
 TEST_MODEL = Operation("POST", "/v1/models/{name}/test", ModelTestResult)
@@ -30,8 +35,7 @@ SHOW_CHOICES = Operation("GET", f"{_AGENT}/model", AgentModelAndVoice)
 SET_MODEL = Operation("PUT", f"{_AGENT}/model", AgentModelAndVoice, SetModel)
 SET_VOICE = Operation("PUT", f"{_AGENT}/voice", AgentModelAndVoice, SetVoice)
 LIST_WORKSPACES = Operation("GET", "/v1/workspaces", Page[WorkspaceView])
-
-FOLLOW_OPERATION = Stream("/v1/operations/{operation_id}/events")
+RESET_WORKSPACE = Operation("POST", "/v1/workspaces/{name}/reset", OperationStarted, ResetWorkspace)
 
 LIST_COMMANDS = Operation("GET", "/v1/commands", Page[CommandView])
 
@@ -47,6 +51,12 @@ ROTATE_KEY = Operation("POST", "/v1/audit/rotate", AnchorList)
 ADD_CLIENT = Operation("POST", "/v1/clients", AddedApiClient, AddApiClient)
 LIST_CLIENTS = Operation("GET", "/v1/clients", Page[ApiClientView])
 REVOKE_CLIENT = Operation("DELETE", "/v1/clients/{name}", Nothing)
+
+CONNECT_TELEGRAM = Operation(
+    "POST", "/v1/telegram/connections", TelegramConnection, ConnectTelegram, _CONNECT_TIMEOUT_S
+)
+SHOW_TELEGRAM = Operation("GET", _TELEGRAM, TelegramConnection)
+CANCEL_TELEGRAM = Operation("DELETE", _TELEGRAM, TelegramConnection)
 
 CREATE_WEB_LINK = Operation("POST", "/v1/web/links", WebLinkView, MakeWebLink)
 LIST_WEB_SESSIONS = Operation("GET", "/v1/web/sessions", Page[WebSessionView])

@@ -11,15 +11,12 @@ import unicodedata
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import httpx2
-
 from choir_common.errors import ChoirError
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
 from choirctl.api.control import ControlClient
 
-TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
 MAX_NAME = 100
 MAX_DUPLICATES = 1000
 
@@ -39,9 +36,9 @@ async def save_files(
 async def _save(
     api: ControlClient, dm: str, message: OutboundMessage, attachment: Attachment, folder: Path
 ) -> str:
-    path = f"/v1/dms/{dm}/messages/{message.outbox_id}/files/{attachment.ref}"
+    pieces = api.conversation(dm).download(message, attachment.ref)
     try:
-        saved_path = await _write(folder, attachment.name, api.connection.download(path, TIMEOUT))
+        saved_path = await _write(folder, attachment.name, pieces)
     except (ChoirError, OSError) as error:
         return f"{escape_hidden(attachment.name)} could not be saved: {error}"
     return f"{attachment.kind} saved as {saved_path}"

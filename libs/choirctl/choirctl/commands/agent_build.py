@@ -1,21 +1,29 @@
 """Commands `choirctl agent build|update|update-all`."""
 
 import asyncio
+from collections.abc import Awaitable
+from typing import Protocol
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from choir_common.target import Target
-from choir_common.wire.operations import OperationView, RolloutReport
-from choirctl.api.control import connect
+from choir_common.wire.operations import OperationStarted, OperationView, RolloutReport
+from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
-from choirctl.output.operation_progress import raise_failure, run_operation
+from choirctl.output.operation_progress import await_operation, raise_failure
 from choirctl.output.printing import print_json, print_rows, stderr_console, table
 
 COLOURS = {"built": "green", "redeployed": "green", "failed": "red"}
 SHORT = 12
+
+
+class Start(Protocol):
+    """Starts the operation of a command."""
+
+    def __call__(self, api: ControlClient, /) -> Awaitable[OperationStarted]: ...
 
 
 def build(
@@ -26,7 +34,7 @@ def build(
     A running agent is not affected. Nothing is built if no repository has a new commit. `agent update`
     also restarts the agent with the image.
     """
-    _carry_out(find_target(ctx, home, url), f"/v1/agents/{agent}/build", as_json)
+    _carry_out(find_target(ctx, home, url), lambda api: api.agents.build(agent), as_json)
 
 
 def update(
@@ -37,7 +45,7 @@ def update(
     It is stopped gracefully, and its session continues. If it does not start with the new image, the
     previous one is used again.
     """
-    _carry_out(find_target(ctx, home, url), f"/v1/agents/{agent}/update", as_json)
+    _carry_out(find_target(ctx, home, url), lambda api: api.agents.update(agent), as_json)
 
 
 def update_all(
@@ -47,11 +55,11 @@ def update_all(
 
     If one fails, the others are still updated; exits 1 then.
     """
-    _carry_out(find_target(ctx, home, url), "/v1/agents/update-all", as_json)
+    _carry_out(find_target(ctx, home, url), lambda api: api.agents.update_all(), as_json)
 
 
-def _carry_out(place: Target, path: str, as_json: bool) -> None:
-    view = asyncio.run(_ask(place, path, as_json))
+def _carry_out(place: Target, start: Start, as_json: bool) -> None:
+    view = asyncio.run(_ask(place, start, as_json))
     report = RolloutReport.model_validate(view.result, strict=False) if view.result else None
     if as_json:
         print_json(view)
@@ -66,9 +74,9 @@ def _carry_out(place: Target, path: str, as_json: bool) -> None:
     raise_failure(view)
 
 
-async def _ask(place: Target, path: str, as_json: bool) -> OperationView:
+async def _ask(place: Target, start: Start, as_json: bool) -> OperationView:
     async with connect(place) as api:
-        return await run_operation(api, place, path, quiet=as_json)
+        return await await_operation(api, await start(api), quiet=as_json)
 
 
 def _rows(report: RolloutReport) -> Table:

@@ -47,8 +47,8 @@ def add(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="What it may do: chat, embeddings, transcriptions; over MCP also jobs, memory, approvals. "
-            "Repeatable.",
+            help="What it may do: chat, tools, embeddings, transcriptions; over MCP also jobs, memory, "
+            "approvals. Repeatable.",
             show_default="chat",
         ),
     ] = None,

@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from choir_client.operations import SHOW_COST
 from choir_common.errors import InvalidRequest
 from choir_common.target import Target
-from choir_common.wire.money import CostLine, CostReport
+from choir_common.wire.money import CostGroup, CostLine, CostReport
 from choir_common.wire.money_text import format_cost
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
@@ -57,15 +56,9 @@ def cost(
 
     Calls without a known price are listed with their tokens; the sums do not contain them.
     """
-    params = {
-        "by": by.value,
-        "since": _day(since),
-        "until": _day(until),
-        "agent": agent,
-        "model": model,
-    }
-    query = {name: value for name, value in params.items() if value is not None}
-    report = asyncio.run(_read(find_target(ctx, home, url), query))
+    period = {"since": _day(since), "until": _day(until)}
+    place = find_target(ctx, home, url)
+    report = asyncio.run(_read(place, by.value, agent=agent, model=model, **period))
     if as_json:
         print_json(report)
     elif as_csv:
@@ -75,9 +68,9 @@ def cost(
         _print_unpriced(report)
 
 
-async def _read(place: Target, params: dict[str, str]) -> CostReport:
+async def _read(place: Target, by: CostGroup, **query: str | None) -> CostReport:
     async with connect(place) as api:
-        return await api.connection.call(SHOW_COST, params=params)
+        return await api.costs.report(by, **query)
 
 
 def _day(text: str | None) -> str | None:

@@ -4,22 +4,18 @@ import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.markup import escape
 
-from choir_client.failures import parse_response
 from choir_common.errors import InvalidRequest
 from choir_common.target import Target
-from choir_common.wire.operator import Page
 from choir_common.wire.triggers import DeliveryView, HookTest, HookTestResult, HookView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import print_json, print_rows, stdout_console, table
 
-PATH = "/v1/hooks"
 NOTHING = "No hooks; docs/hooks.md shows how to add one to config.json."
 NO_DELIVERIES = "Nothing has arrived."
 SHOWN_TEXT = 60
@@ -97,8 +93,7 @@ def list_deliveries(
     as_json: AsJson = False,
 ) -> None:
     """List what arrived through a hook, the newest first."""
-    path = f"{PATH}/{quote(hook, safe='')}"
-    views = asyncio.run(read_deliveries(find_target(ctx, home, url), path, limit))
+    views = asyncio.run(_deliveries(find_target(ctx, home, url), hook, limit))
     print_deliveries(views, as_json=as_json)
 
 
@@ -134,19 +129,14 @@ def _read_body(body: str | None, file: str | None) -> str:
 
 async def _list(place: Target) -> list[HookView]:
     async with connect(place) as api:
-        return parse_response(await api.connection.send("GET", PATH), Page[HookView]).items
+        return await api.hooks.list()
 
 
 async def _test(place: Target, hook: str, request: HookTest) -> HookTestResult:
     async with connect(place) as api:
-        path = f"{PATH}/{quote(hook, safe='')}/test"
-        return parse_response(await api.connection.send("POST", path, body=request), HookTestResult)
+        return await api.hooks.test(hook, request)
 
 
-async def read_deliveries(place: Target, path: str, limit: int) -> list[DeliveryView]:
-    """Return the newest deliveries of the hook or trigger at a path of the API."""
+async def _deliveries(place: Target, hook: str, limit: int) -> list[DeliveryView]:
     async with connect(place) as api:
-        answer = await api.connection.send(
-            "GET", f"{path}/deliveries", params={"limit": str(limit)}
-        )
-        return parse_response(answer, Page[DeliveryView]).items
+        return await api.hooks.deliveries(hook, limit)

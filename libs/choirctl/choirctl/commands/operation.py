@@ -70,5 +70,5 @@ async def _show(place: Target, operation: str, follow: bool, quiet: bool) -> Ope
     async with connect(place) as api:
         view = await api.operations.get(operation)
         if follow and view.status == "running":
-            return await show_progress(api, place, operation, quiet)
+            return await show_progress(api, operation, quiet=quiet)
         return view

@@ -6,20 +6,19 @@ import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.target import Target
-from choir_common.wire.erasure import ErasePerson, ErasureCertificate, PersonErasurePreview
+from choir_common.wire.erasure import ErasureCertificate, PersonErasurePreview
 from choir_common.wire.operations import OperationView
-from choirctl.api.control import connect
+from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.commands.person_links import link, list_people, show, unlink
 from choirctl.commands.person_pairing import pair, unpair
-from choirctl.output.operation_progress import raise_failure, run_operation
+from choirctl.output.operation_progress import await_operation, raise_failure
 from choirctl.output.printing import format_count, print_json, stderr_console
 
 
@@ -145,8 +144,8 @@ def _write(path: Path, result: ErasureCertificate) -> None:
 
 async def _preview(place: Target, name: str, only: Subject | None) -> PersonErasurePreview:
     async with connect(place) as api:
-        person = None if only is Subject.DM else await api.preview_erasure(_path(person=name))
-        dm = None if only is Subject.PERSON else await api.preview_erasure(_path(dm=name))
+        person = None if only is Subject.DM else await _find(api, person=name)
+        dm = None if only is Subject.PERSON else await _find(api, dm=name)
     if person and dm and person.dms != dm.dms:
         raise InvalidRequest(
             f"{name} is a DM, and a person with {', '.join(person.dms) or 'no DM'}. Say --only dm or "
@@ -159,18 +158,20 @@ async def _preview(place: Target, name: str, only: Subject | None) -> PersonEras
 
 
 async def _erase(place: Target, plan: PersonErasurePreview, quiet: bool) -> OperationView:
-    path = _path(person=plan.person, dm=plan.dm)
     async with connect(place) as api:
-        request = ErasePerson(expected_digest=plan.digest)
-        operation = await run_operation(api, place, path, quiet, request)
+        operation = await await_operation(api, await api.people.erase(plan), quiet=quiet)
     # It has the lines of all DMs, without saying whose they are.
     place.chat_history.unlink(missing_ok=True)
     return operation
 
 
-def _path(*, person: str = "", dm: str = "") -> str:
-    subject = f"people/{quote(person, safe='')}" if person else f"dms/{quote(dm, safe='')}"
-    return f"/v1/{subject}/erasure"
+async def _find(
+    api: ControlClient, *, person: str = "", dm: str = ""
+) -> PersonErasurePreview | None:
+    try:
+        return await api.people.preview_erasure(person=person, dm=dm)
+    except NotFound:
+        return None
 
 
 def _subject(erasure: PersonErasurePreview | ErasureCertificate) -> str:

@@ -1,22 +1,20 @@
 """Commands `choirctl person list|show|link|unlink`."""
 
 import asyncio
-from typing import Annotated
-from urllib.parse import quote
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
 
 import typer
-from pydantic import BaseModel
 from rich.table import Table
 
-from choir_client.failures import parse_response
+from choir_client import AsyncPeople
 from choir_common.target import Target
-from choir_common.wire.operator import Page
 from choir_common.wire.people import LinkIdentity, PersonView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import print_json, print_rows, stdout_console, table
 
-PATH = "/v1/people"
+T = TypeVar("T")
 NOBODY = "config.json has no `people`; docs/people.md says how to add them."
 PersonName = Annotated[str, typer.Argument(metavar="PERSON", help="The person's name.")]
 Gateway = Annotated[str, typer.Argument(metavar="GATEWAY", help="A gateway in config.json.")]
@@ -27,7 +25,7 @@ def list_people(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
     """List people, their identities, and paired users."""
-    people = asyncio.run(_list(find_target(ctx, home, url)))
+    people = _send(find_target(ctx, home, url), lambda people: people.list())
     if as_json:
         print_json(people)
     else:
@@ -42,8 +40,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a person and the person's identities."""
-    path = f"{PATH}/{quote(person, safe='')}"
-    _print(asyncio.run(_send(find_target(ctx, home, url), "GET", path)), as_json)
+    _print(_send(find_target(ctx, home, url), lambda people: people.get(person)), as_json)
 
 
 def link(
@@ -56,9 +53,9 @@ def link(
     as_json: AsJson = False,
 ) -> None:
     """Give a user of a gateway to a person, with the person's rights."""
-    body = LinkIdentity(gateway=gateway, user=user)
-    path = f"{PATH}/{quote(person, safe='')}/identities"
-    _print(asyncio.run(_send(find_target(ctx, home, url), "POST", path, body)), as_json)
+    identity = LinkIdentity(gateway=gateway, user=user)
+    place = find_target(ctx, home, url)
+    _print(_send(place, lambda people: people.link(person, identity)), as_json)
 
 
 def unlink(
@@ -74,9 +71,8 @@ def unlink(
 
     Identities that config.json names are removed there.
     """
-    parts = (quote(part, safe="") for part in (person, "identities", gateway, user))
-    path = f"{PATH}/{'/'.join(parts)}"
-    _print(asyncio.run(_send(find_target(ctx, home, url), "DELETE", path)), as_json)
+    place = find_target(ctx, home, url)
+    _print(_send(place, lambda people: people.unlink(person, gateway, user)), as_json)
 
 
 def _print(person: PersonView, as_json: bool) -> None:
@@ -102,11 +98,9 @@ def _rows(people: list[PersonView]) -> Table:
     return rows
 
 
-async def _list(place: Target) -> list[PersonView]:
-    async with connect(place) as api:
-        return parse_response(await api.connection.send("GET", PATH), Page[PersonView]).items
+def _send(place: Target, request: Callable[[AsyncPeople], Awaitable[T]]) -> T:
+    async def send() -> T:
+        async with connect(place) as api:
+            return await request(api.people)
 
-
-async def _send(place: Target, method: str, path: str, body: BaseModel | None = None) -> PersonView:
-    async with connect(place) as api:
-        return parse_response(await api.connection.send(method, path, body=body), PersonView)
+    return asyncio.run(send())

@@ -3,21 +3,17 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.table import Table
 
-from choir_client.failures import parse_response
 from choir_common.errors import InvalidRequest
 from choir_common.target import Target
-from choir_common.wire.operator import Page
 from choir_common.wire.pairing import DecidePairing, PairingView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import print_json, print_rows, stderr_console, table
 
-PATH = "/v1/people/pairings"
 NOBODY = "Nobody waits for a decision."
 
 
@@ -92,14 +88,14 @@ def _rows(waiting: Sequence[PairingView]) -> Table:
 
 async def _list(place: Target) -> list[PairingView]:
     async with connect(place) as api:
-        return parse_response(await api.connection.send("GET", PATH), Page[PairingView]).items
+        return await api.people.pairings()
 
 
 async def _decide(place: Target, body: DecidePairing) -> PairingView:
     async with connect(place) as api:
-        return parse_response(await api.connection.send("POST", PATH, body=body), PairingView)
+        return await api.people.decide_pairing(body)
 
 
 async def _unpair(place: Target, dm: str) -> None:
     async with connect(place) as api:
-        await api.connection.send("DELETE", f"{PATH}/{quote(dm, safe='')}")
+        await api.people.remove_pairing(dm)

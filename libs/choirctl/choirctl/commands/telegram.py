@@ -15,7 +15,6 @@ import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, ErrorEnvelope, InvalidRequest, NotFound, from_envelope
 from choir_common.target import Target
 from choir_common.wire.telegram import ConnectTelegram, TelegramConnection
@@ -25,11 +24,9 @@ from choirctl.app import add_group
 from choirctl.arguments import config_name_option
 from choirctl.output.printing import print_json_line, stderr_console
 
-PATH = "/v1/telegram/connections"
 MAX_TOKEN_BYTES = 1_000
 # The agent finishes its turn and summarizes its session before it moves.
 MOVE_S = 420.0
-BEGIN_S = 90.0
 LOOK_S = 0.3
 TOKEN_FORM = "@BotFather prints it as 123456789:AAH..., the whole of one line"  # noqa: S105
 
@@ -102,8 +99,7 @@ def connect_bot(
 
 async def _connect(place: Target, request: ConnectTelegram, as_json: bool) -> TelegramConnection:
     async with connect(place) as api:
-        response = await api.connection.send("POST", PATH, body=request, timeout_s=BEGIN_S)
-        connection = parse_response(response, TelegramConnection)
+        connection = await api.connect_telegram(request)
         if as_json:
             print_json_line(connection)
         else:
@@ -124,7 +120,7 @@ async def _wait(
     with console.status("Waiting…") as line:
         while connection.state in ("waiting", "applying"):
             await asyncio.sleep(LOOK_S)
-            connection = await _read(api, connection)
+            connection = await api.telegram_connection(connection.connection_id)
             if connection.wrong_codes > wrong and not quiet:
                 wrong = connection.wrong_codes
                 console.print("A wrong code was sent to the bot; still waiting.", markup=False)
@@ -144,15 +140,10 @@ def _status(connection: TelegramConnection) -> str:
     return f"Waiting for the code, {seconds // 60}:{seconds % 60:02} left…{trouble}"
 
 
-async def _read(api: ControlClient, connection: TelegramConnection) -> TelegramConnection:
-    response = await api.connection.send("GET", f"{PATH}/{connection.connection_id}")
-    return parse_response(response, TelegramConnection)
-
-
 async def _cancel(api: ControlClient, connection: TelegramConnection) -> None:
     """Cancel the attempt, or say that it is too late."""
     try:
-        await api.connection.send("DELETE", f"{PATH}/{connection.connection_id}")
+        await api.cancel_telegram(connection.connection_id)
     except ChoirError as error:
         text = (
             f"Not cancelled: {error.message} See `choirctl config show`; `choirctl agent status "

@@ -5,15 +5,13 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.markup import escape
 
-from choir_client.failures import parse_response
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.target import Target
-from choir_common.wire.local_tools import ToolTrial, TryTool
+from choir_common.wire.local_tools import ToolTrial
 from choir_common.wire.model import JsonObject
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
@@ -31,7 +29,6 @@ from choirctl.start.config_file import read_config
 from choirctl.start.local_tools import TOOLS, LocalTools, check_folder, find_differences
 from choirctl.start.tool_templates import TemplateName
 
-TRIAL_TIMEOUT_S = 700.0  # the longest timeout of a tool, and its start
 NOTHING = "No tools in the agents' folders; `choirctl tool new AGENT NAME` writes one."
 
 ToolName = Annotated[
@@ -129,9 +126,7 @@ def try_tool(
         inputs, expected = _tools(ctx, home).test_case(agent, name)
     else:
         inputs = _parse_input(text)
-    trial = asyncio.run(
-        _send(place, f"/v1/agents/{agent}/tools/{quote(name, safe='')}/try", inputs)
-    )
+    trial = asyncio.run(_try(place, agent, name, inputs))
     differences = find_differences(expected, trial.output) if trial.status == "success" else []
     if as_json:
         print_json({**trial.model_dump(mode="json"), "differences": differences})
@@ -188,11 +183,9 @@ def _parse_input(text: str) -> JsonObject:
     return value
 
 
-async def _send(place: Target, path: str, inputs: JsonObject) -> ToolTrial:
+async def _try(place: Target, agent: str, name: str, inputs: JsonObject) -> ToolTrial:
     async with connect(place) as api:
-        body = TryTool(input=inputs)
-        answer = await api.connection.send("POST", path, body=body, timeout_s=TRIAL_TIMEOUT_S)
-    return parse_response(answer, ToolTrial)
+        return await api.agents.try_tool(agent, name, inputs)
 
 
 def _print_lines(lines: Iterable[str], *, stderr: bool = False) -> None:

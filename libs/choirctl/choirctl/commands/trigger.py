@@ -2,22 +2,18 @@
 
 import asyncio
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.markup import escape
 
-from choir_client.failures import parse_response
 from choir_common.target import Target
-from choir_common.wire.operator import Page
-from choir_common.wire.triggers import TriggerView
+from choir_common.wire.triggers import DeliveryView, TriggerView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
-from choirctl.commands.hook import Limit, print_deliveries, read_deliveries
+from choirctl.commands.hook import Limit, print_deliveries
 from choirctl.output.printing import print_json, print_rows, table
 
-PATH = "/v1/triggers"
 NOTHING = (
     "No watched folders and no mail triggers; docs/hooks.md shows how to add one to config.json."
 )
@@ -64,8 +60,7 @@ def list_trigger_deliveries(
     as_json: AsJson = False,
 ) -> None:
     """List what was given to the agent, the newest first."""
-    path = f"{PATH}/{quote(trigger, safe='')}"
-    views = asyncio.run(read_deliveries(find_target(ctx, home, url), path, limit))
+    views = asyncio.run(_deliveries(find_target(ctx, home, url), trigger, limit))
     print_deliveries(views, as_json=as_json)
 
 
@@ -78,4 +73,9 @@ def _source(view: TriggerView) -> str:
 
 async def _list(place: Target) -> list[TriggerView]:
     async with connect(place) as api:
-        return parse_response(await api.connection.send("GET", PATH), Page[TriggerView]).items
+        return await api.triggers.list()
+
+
+async def _deliveries(place: Target, trigger: str, limit: int) -> list[DeliveryView]:
+    async with connect(place) as api:
+        return await api.triggers.deliveries(trigger, limit)

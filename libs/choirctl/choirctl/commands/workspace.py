@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.markup import escape
@@ -19,7 +18,7 @@ from choir_common.wire.operations import (
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import WorkspaceName
-from choirctl.output.operation_progress import raise_failure, run_operation
+from choirctl.output.operation_progress import await_operation, raise_failure
 from choirctl.output.printing import print_json, print_rows, stderr_console
 from choirctl.output.views import warning_lines, workspace_rows
 
@@ -115,6 +114,5 @@ async def _find(place: Target, name: str) -> WorkspaceView:
 
 
 async def _reset(place: Target, name: str, request: ResetWorkspace, quiet: bool) -> OperationView:
-    path = f"/v1/workspaces/{quote(name, safe='')}/reset"
     async with connect(place) as api:
-        return await run_operation(api, place, path, quiet, request)
+        return await await_operation(api, await api.reset_workspace(name, request), quiet=quiet)

@@ -105,10 +105,11 @@ def label(text: str) -> str:
 
 
 def cancelled_result(tool: str) -> ToolResultCommitted:
+    """Return the result of a request whose turn is cancelled."""
     return ToolResultCommitted(
         turn_id="",
         call_id="",
         tool=tool,
-        status="refused",
+        status="interrupted",
         output={"message": "the job was cancelled"},
     )

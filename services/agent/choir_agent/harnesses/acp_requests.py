@@ -13,7 +13,7 @@ import orjson
 from pydantic import JsonValue
 
 from choir_common.escape_text import escape_hidden
-from choir_common.wire.events import ToolResultCommitted
+from choir_common.wire.events import ToolResultCommitted, ToolStatus
 from choir_common.wire.model import JsonObject
 
 READ, WRITE, EXEC = "choir.fs.read", "choir.fs.write", "choir.exec"
@@ -122,12 +122,12 @@ def permission_arguments(
     return arguments
 
 
-def permission_outcome(params: JsonObject, *, is_allowed: bool) -> JsonObject:
-    """Return the answer to a permission request: once, never always."""
+def permission_outcome(params: JsonObject, status: ToolStatus) -> JsonObject:
+    """Return the answer to a permission request: once, never always; `cancelled` if its turn is."""
     options = params.get("options")
-    for option in options if isinstance(options, list) else ():
-        kind = option.get("kind") if isinstance(option, dict) else None
-        if isinstance(option, dict) and kind == ("allow_once" if is_allowed else "reject_once"):
+    chosen_kind = "allow_once" if status == "success" else "reject_once"
+    for option in options if isinstance(options, list) and status != "interrupted" else ():
+        if isinstance(option, dict) and option.get("kind") == chosen_kind:
             return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
     return {"outcome": {"outcome": "cancelled"}}
 

@@ -5,7 +5,7 @@ What it says of ids, methods and sessions is believed only where it was asked.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -132,18 +132,15 @@ class AcpSession:
                 return update
         return None
 
-    async def cancel(self) -> None:
-        """Ask it to end its turn; it has a moment to do so."""
+    async def cancel(self, open_requests: Iterable[Asked]) -> None:
+        """Ask it to end its turn, and answer its requests as cancelled; it has a moment to do so."""
         if self._prompt_id is None:
             return
-        await self._lines.send(
-            {
-                "jsonrpc": "2.0",
-                "method": "session/cancel",
-                "params": {"sessionId": self._session_id},
-            }
-        )
+        params: JsonObject = {"sessionId": self._session_id}
         async with asyncio.timeout(CANCEL_WITHIN_S):
+            await self._lines.send({"jsonrpc": "2.0", "method": "session/cancel", "params": params})
+            for request in open_requests:
+                await request.answer(cancelled_result(request.tool))
             while self._prompt_id is not None:
                 update = await self.next_update()
                 if isinstance(update, Asked):
@@ -233,7 +230,7 @@ class AcpSession:
     ) -> None:
         is_success = result.status == "success"
         if tool == acp_requests.PERMISSION:
-            outcome = acp_requests.permission_outcome(params, is_allowed=is_success)
+            outcome = acp_requests.permission_outcome(params, result.status)
             await self._reply(message, outcome)
         elif tool == acp_requests.WRITE and is_success:
             await self._reply(message, {})

@@ -168,7 +168,7 @@ class HarnessJob:
         try:
             if self._session is not None:
                 with suppress(HarnessError, TimeoutError):
-                    await self._session.cancel()
+                    await self._session.cancel((*self._requests.take_all(), *self._later))
         finally:
             self._session = None
             try:

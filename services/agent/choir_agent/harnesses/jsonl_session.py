@@ -1,7 +1,7 @@
 """A harness that speaks the JSON lines of docs/harnesses.md: for programs without ACP."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from choir_agent.harnesses.acp_messages import cancelled_result, label, tokens, usd
@@ -100,12 +100,14 @@ class JsonLinesSession:
             self._lines.note_strange()
         return None
 
-    async def cancel(self) -> None:
-        """Ask it to end its turn; it has a moment to do so."""
+    async def cancel(self, open_requests: Iterable[Asked]) -> None:
+        """Ask it to end its turn, and answer its requests with no; it has a moment to do so."""
         if not self._has_turn:
             return
-        await self._lines.send({"type": "cancel"})
         async with asyncio.timeout(CANCEL_WITHIN_S):
+            await self._lines.send({"type": "cancel"})
+            for request in open_requests:
+                await request.answer(cancelled_result(request.tool))
             while self._has_turn:
                 update = await self.next_update()
                 if isinstance(update, Asked):

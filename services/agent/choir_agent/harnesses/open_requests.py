@@ -36,6 +36,11 @@ class OpenRequests:
         """Whether a request is not answered yet."""
         return bool(self._open)
 
+    def take_all(self) -> list[Asked]:
+        """Return the requests that are not answered yet; they are no longer open."""
+        requests, self._open = [*self._open.values()], {}
+        return requests
+
     def result_committed(self) -> None:
         """Look again for results; must not block."""
         self._changed.set()

@@ -1,6 +1,6 @@
 """What a harness says and asks for, whichever protocol it speaks."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol
@@ -123,8 +123,8 @@ class HarnessSession(Protocol):
         """Return what it says or asks for within some seconds; None if it does not."""
         ...
 
-    async def cancel(self) -> None:
-        """Ask it to end its turn, and wait a moment."""
+    async def cancel(self, open_requests: Iterable[Asked]) -> None:
+        """Ask it to end its turn, answer its open requests as cancelled, and wait a moment."""
         ...
 
 

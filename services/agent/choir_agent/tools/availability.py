@@ -12,6 +12,7 @@ from choir_agent.settings import CurrentSettings
 from choir_agent.skills.skill_folders import READ_TOOL, RUN_TOOL
 from choir_agent.tools.manifest import SecretResource, ToolManifest
 from choir_common.wire.agent_questions import ASK_TOOL
+from choir_common.wire.client_tools import CALL_TOOL, LIST_TOOL
 from choir_common.wire.config import AgentSettings
 
 PROPOSALS = "choir.propose."
@@ -36,6 +37,8 @@ def switch_of(name: str, settings: AgentSettings) -> str:
         return "" if features.proposals else "features.proposals"
     if name in SKILL_FOLDER_TOOLS:
         return "" if settings.skills else "skills"
+    if name in (LIST_TOOL, CALL_TOOL):
+        return "" if settings.has_client_tools else "choirctl client add --scope tools"
     if name == ASK_TOOL:
         return "" if settings.may_ask else "may_ask"
     return "features.browsing" if name == BROWSE and not features.browsing else ""

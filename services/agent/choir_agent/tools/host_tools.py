@@ -12,6 +12,9 @@ from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 
 # A restarted service is back in a few seconds; after that the model should get the error.
 RETRY_FOR_S = 10.0
+RETRY_S = 1.0
+PAUSE_S = 0.1
+TRANSIENT = ("unavailable", "outcome_unknown")
 
 
 async def run_host_tool(
@@ -48,6 +51,35 @@ async def run_host_tool(
         return answer.output
     code, message = answer.output.get("code"), answer.output.get("message")
     raise ToolFailed(str(code or "host_error"), str(message or "The host gave no reason."))
+
+
+async def wait_for_answer(
+    control: ControlClient,
+    context: CallContext,
+    manifest: ToolManifest,
+    arguments: JsonObject,
+    *,
+    within_s: float,
+    late: str,
+) -> JsonObject:
+    """Repeat a call whose output has a `state` until that is `answered`; control may restart meanwhile.
+
+    Raises ToolFailed as `run_host_tool`, and with the text `late` after `within_s`.
+    """
+    clock = asyncio.get_running_loop()
+    deadline = clock.time() + within_s
+    while True:
+        try:
+            output = await run_host_tool(control, context, manifest, arguments)
+            if output.get("state") == "answered":
+                return output
+            await asyncio.sleep(PAUSE_S)
+        except ToolFailed as error:
+            if error.kind not in TRANSIENT or clock.time() > deadline:
+                raise
+            await asyncio.sleep(RETRY_S)
+        if clock.time() > deadline:
+            raise ToolFailed("no_answer", late)
 
 
 def _raise_if_transient(answer: HostToolResponse) -> None:

@@ -33,6 +33,12 @@ def add_question_dms(config: Config) -> Config:
     return config.model_copy(update={"dms": dms, "agents": agents})
 
 
+def may_ask(config: Config, agent_id: str) -> tuple[str, ...]:
+    """Return the agents that an agent may ask, by name."""
+    own = config.agents.get(agent_id)
+    return tuple(sorted(own.may_ask)) if own else ()
+
+
 def find_question_faults(config: Config) -> Iterator[str]:
     """Yield every fault of `agents.NAME.may_ask`, with the path in the file and the remedy."""
     for dm, user in config.dms.items():

@@ -69,3 +69,9 @@ def add_clients(
     if not owners:
         return config, {}, {}
     return config.model_copy(update={"dms": dms, "agents": agents}), owners, people
+
+
+def find_tool_dms(client_dms: Mapping[str, str], clients: Iterable[ApiClient]) -> frozenset[str]:
+    """Return the conversations of clients that may offer tools of their own."""
+    names = {client.name for client in clients if "tools" in client.scopes}
+    return frozenset(dm for dm, client in client_dms.items() if client in names)

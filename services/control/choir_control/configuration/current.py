@@ -39,8 +39,8 @@ from choir_common.wire.messages import (
 from choir_common.wire.policy import AgentPolicy, Role
 from choir_common.wire.rpc import ResourceBindings
 from choir_common.wire.skill_config import approved_hashes
-from choir_control.configuration.agent_questions import add_question_dms
-from choir_control.configuration.api_clients import ApiClient, add_clients
+from choir_control.configuration.agent_questions import add_question_dms, may_ask
+from choir_control.configuration.api_clients import ApiClient, add_clients, find_tool_dms
 from choir_control.configuration.entries import fallback_models, find_entry
 from choir_control.configuration.host_timezone import read_host_timezone
 from choir_control.configuration.pairing import PairedUser, add_paired
@@ -69,6 +69,8 @@ class ConfigSnapshot:
     """Paired users whose conversations are in `config`, by its name."""
     client_dms: Mapping[str, str] = field(default_factory=dict)
     """The client of each conversation of the OpenAI-compatible API, by its name."""
+    tool_dms: frozenset[str] = frozenset()
+    """Those of clients that may offer tools of their own."""
     app_languages: Mapping[str, str] = field(default_factory=dict)
     """The language tags that users' apps have said since the start, by conversation."""
 
@@ -170,20 +172,22 @@ class ConfigSnapshot:
             timezone=self.timezone_for(agent_id, session_bindings.dm),
             streaming=self.is_streaming(agent_id),
             features=config.features,
-            policy=AgentPolicy(
-                agent_id=agent_id,
-                role=self.role_for(agent_id, session_bindings.dm),
-                rules=config.policy,
-                known_hosts=known_hosts(config),
-            ),
+            policy=self._policy(agent_id, session_bindings.dm),
             has_repository=self.has_repository(agent_id),
             conversations=self._conversations(dms),
-            may_ask=self._may_ask(agent_id),
+            may_ask=may_ask(config, agent_id),
+            has_client_tools=not self.tool_dms.isdisjoint(dms),
         )
 
     def _fallback_models(self, agent_id: str, bindings: ResourceBindings) -> dict[str, ModelConfig]:
         names = (self._vision_model_name(agent_id), self._wake_up_model_name(agent_id))
         return fallback_models(self.config, bindings.llm, bindings.core_llm, *names)
+
+    def _policy(self, agent_id: str, dm: str) -> AgentPolicy:
+        role, hosts = self.role_for(agent_id, dm), known_hosts(self.config)
+        return AgentPolicy(
+            agent_id=agent_id, role=role, rules=self.config.policy, known_hosts=hosts
+        )
 
     def _conversations(self, dms: Sequence[str]) -> tuple[AgentConversation, ...]:
         """Return the conversations that an agent may choose from; one that has only one chooses none."""
@@ -192,10 +196,6 @@ class ConfigSnapshot:
         return tuple(
             AgentConversation(name=dm, person=self.people.person_in(dm) or "") for dm in shared
         )
-
-    def _may_ask(self, agent_id: str) -> tuple[str, ...]:
-        own = self.config.agents.get(agent_id)
-        return tuple(sorted(own.may_ask)) if own else ()
 
     def workspace_limits(self, workspace: str) -> WorkspaceLimits:
         """Return the limits on the size of a workspace."""
@@ -483,6 +483,7 @@ class ConfigService:
             {**self._linked, **client_people},
             paired,
             client_dms,
+            find_tool_dms(client_dms, self._clients),
             self._app_languages,
         )
 

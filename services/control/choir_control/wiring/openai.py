@@ -7,6 +7,7 @@ from choir_control.api.openai.authentication import ConversationResolver
 from choir_control.api.openai.embeddings import EmbeddingHandler
 from choir_control.api.openai.models import ModelRegistry
 from choir_control.api.openai.routes import OpenAIHandlers
+from choir_control.api.openai.tool_calls import ToolCallExchange
 from choir_control.api.openai.transcriber import TranscriptionService
 from choir_control.api.openai.transcriptions import TranscriptionHandler
 from choir_control.api.openai.turns import TurnService
@@ -27,7 +28,12 @@ def make_openai_handlers(
         clock=SystemClock(),
     )
     return OpenAIHandlers(
-        answers=AnswerHandler(turns, clients, conversations),
+        answers=AnswerHandler(
+            turns,
+            clients,
+            conversations,
+            calls=ToolCallExchange(services.host_tools.client_tools, turns),
+        ),
         models=ModelRegistry(conversations, services.host_tools.memory, transcriptions),
         embeddings=EmbeddingHandler(
             clients=clients,

@@ -1,5 +1,7 @@
 """Wiring of the session lifecycle services, and of the tools that sessions run in control."""
 
+import time
+
 from choir_common.bus.client import Bus
 from choir_common.clients.browser import NatsBrowserClient
 from choir_common.clients.memory import (
@@ -40,6 +42,7 @@ from choir_control.agents.sessions.store import SessionStore
 from choir_control.agents.sessions.workspace_reset import WorkspaceService
 from choir_control.agents.sessions.workspace_traps import WorkspaceTrapService
 from choir_control.agents.sessions.workspace_usage import WorkspaceUsageService
+from choir_control.api_clients.client_tools import ClientToolService
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.agent_questions.service import AgentQuestionService
 from choir_control.log.leases.conversations import ConversationStore
@@ -66,6 +69,7 @@ class HostToolServices:
         questions: AgentQuestionService,
     ) -> None:
         self.questions = questions
+        self.client_tools = ClientToolService(configuration, time.monotonic)
         self.memory = NatsMemoryClient(bus)
         self.memory_admin = NatsMemoryAdminClient(bus)
         self.browser = NatsBrowserClient(bus, optional=settings.browser_optional)
@@ -78,6 +82,7 @@ class HostToolServices:
             money=MoneyTools(money.budgets, money.costs),
             schedules=schedules,
             questions=questions,
+            client_tools=self.client_tools,
         )
 
 

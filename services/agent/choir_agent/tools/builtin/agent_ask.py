@@ -11,9 +11,9 @@ from dataclasses import replace
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.log.session_state import SessionStateSource
 from choir_agent.provenance.data_flow import DataFlow
-from choir_agent.tools.host_tools import run_host_tool
+from choir_agent.tools.host_tools import wait_for_answer
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_common.errors import ChoirError
 from choir_common.eventlog.tool_results import JOB_OUTPUT
 from choir_common.wire.agent_questions import (
@@ -30,10 +30,7 @@ REQUEST_MS = 45_000
 """One request to control, which waits for the answer 20 s at most."""
 GRACE_S = 60.0
 """Control ends the question in time; it may be restarting at that moment."""
-RETRY_S = 1.0
-PAUSE_S = 0.1
 STOP_S = 2.0
-TRANSIENT = ("unavailable", "outcome_unknown")
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -90,7 +87,14 @@ class AgentAskTool:
         # Not an argument of the model: the other agent's lane holds it from then on.
         request: JsonObject = {**arguments, "holds": holds.model_dump(mode="json")}
         try:
-            output = await self._wait(context, request, _timeout_s(arguments) + GRACE_S)
+            output = await wait_for_answer(
+                self._control,
+                context,
+                _REQUEST,
+                request,
+                within_s=_timeout_s(arguments) + GRACE_S,
+                late=f"{request['agent']} has not answered in time.",
+            )
         except asyncio.CancelledError:
             # An agent that stops resumes the call after its next start.
             work = self._session.state.find_work(context.turn_id)
@@ -99,23 +103,6 @@ class AgentAskTool:
             raise
         answer: JsonObject = {key: value for key, value in output.items() if key != "state"}
         return ToolOutput(answer, f"answer of {arguments.get('agent')}")
-
-    async def _wait(self, context: CallContext, request: JsonObject, within_s: float) -> JsonObject:
-        """Repeat the request until there is an answer; control may restart meanwhile."""
-        clock = asyncio.get_running_loop()
-        deadline = clock.time() + within_s
-        while True:
-            try:
-                output = await run_host_tool(self._control, context, _REQUEST, request)
-                if output.get("state") == "answered":
-                    return output
-                await asyncio.sleep(PAUSE_S)
-            except ToolFailed as error:
-                if error.kind not in TRANSIENT or clock.time() > deadline:
-                    raise
-                await asyncio.sleep(RETRY_S)
-            if clock.time() > deadline:
-                raise ToolFailed("no_answer", f"{request['agent']} has not answered in time.")
 
     async def _stop(self, context: CallContext) -> None:
         request = HostToolRequest(

@@ -8,6 +8,7 @@ import structlog
 
 from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.agent_questions import ASK_TOOL, STOP_TOOL
+from choir_common.wire.client_tools import CALL_TOOL, LIST_TOOL
 from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.money import RELEASE_TOOL, RESERVE_TOOL, SPENT_TOOL
 from choir_common.wire.rpc import HOST_TOOL, HostToolRequest, HostToolResponse
@@ -26,6 +27,7 @@ MAX_CALL_ID = 150
 _KINDS = {
     **dict.fromkeys((RESERVE_TOOL, RELEASE_TOOL, SPENT_TOOL), "money"),
     ASK_TOOL: "question",
+    CALL_TOOL: "client",
 }
 
 # The methods of several classes that have this signature, by the name of their tool.
@@ -52,6 +54,14 @@ class QuestionHandlers(Protocol):
     async def stop(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel: ...
 
 
+class ClientToolHandlers(Protocol):
+    """Handlers of the tools `choir.client.*`, which are in the package of the API's clients."""
+
+    async def list_tools(self, lease: Lease, _: str, arguments: JsonObject) -> WireModel: ...
+
+    async def call(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel: ...
+
+
 class HostToolExecutor:
     """Executor of host tools, with a limit on concurrent calls per agent."""
 
@@ -64,6 +74,7 @@ class HostToolExecutor:
         money: MoneyTools,
         schedules: ScheduleHandlers,
         questions: QuestionHandlers,
+        client_tools: ClientToolHandlers,
     ) -> None:
         self._handlers: Mapping[str, Handler] = {
             "choir.memory.query": memory.query,
@@ -78,6 +89,8 @@ class HostToolExecutor:
             "choir.schedule.list": schedules.list_all,
             "choir.schedule.update": schedules.update,
             "choir.schedule.delete": schedules.delete,
+            LIST_TOOL: client_tools.list_tools,
+            CALL_TOOL: client_tools.call,
             ASK_TOOL: questions.ask,
             # Not offered to models: the agent calls it for a question that was cancelled.
             STOP_TOOL: questions.stop,

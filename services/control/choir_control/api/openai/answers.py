@@ -17,11 +17,12 @@ from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.http.responses import EVENT_STREAM_HEADERS, KEEPALIVE, KEEPALIVE_S
 from choir_common.ids import new_id
 from choir_control.api.openai.authentication import ConversationResolver
-from choir_control.api.openai.chat_request import ChatRequest
-from choir_control.api.openai.chat_response import CompletionWriter
+from choir_control.api.openai.chat_request import ChatRequest, UserMessage
+from choir_control.api.openai.chat_response import Calls, CompletionWriter
 from choir_control.api.openai.client_tasks import answer_task
 from choir_control.api.openai.response_events import ResponseWriter
 from choir_control.api.openai.response_request import ResponseRequest
+from choir_control.api.openai.tool_calls import ToolCallExchange
 from choir_control.api.openai.turns import Turn, TurnService
 from choir_control.api_clients.service import ApiClientService
 from choir_control.configuration.api_clients import ApiClient
@@ -31,11 +32,12 @@ MAX_KEY = 255
 THREAD_BYTES = 200_000
 """Larger bodies are parsed in a thread."""
 CLIENT_CLOSED = 499
-TOOLS_NOTICE = "tools-ignored; the agent uses its own tools"
-"""The header of an answer to a request with tools of the client (decision 103)."""
+TOOLS_NOTICE = "tools-ignored; the client has no scope tools, or the API does not offer it"
+"""The header of an answer to a request whose tools do not count (decision 103)."""
 
 
 AnswerRequest = ChatRequest | ResponseRequest
+NO_CALLS: Calls = {}
 
 
 class AnswerWriter(Protocol):
@@ -66,11 +68,17 @@ class AnswerHandler:
     """Handler of the requests."""
 
     def __init__(
-        self, turns: TurnService, clients: ApiClientService, conversations: ConversationResolver
+        self,
+        turns: TurnService,
+        clients: ApiClientService,
+        conversations: ConversationResolver,
+        *,
+        calls: ToolCallExchange,
     ) -> None:
         self._turns = turns
         self._clients = clients
         self._conversations = conversations
+        self._calls = calls
 
     async def respond(self, request: Request, parse: Callable[[bytes], AnswerRequest]) -> Response:
         """Send the message of a request, and return or stream its answer. Raises the errors of a turn."""
@@ -81,21 +89,43 @@ class AnswerHandler:
             body = await request.body()
             chat = await _parse(parse, body)
             dm = await self._find_conversation(client, chat, request)
-            message = await asyncio.to_thread(chat.read_message)
-            task = answer_task(message.text, instructions=chat.instructions)
-            if task is not None:
-                return _respond_at_once(chat, task)
-            key = await self._turns.keys.key_of(
-                dm, body, own_key=_own_key(request), is_retry=_is_retry(request)
-            )
-            turn = await self._turns.send(dm, message, key)
+            has_calls = self._calls.may_offer(chat, dm)
+            results = chat.read_tool_results() if isinstance(chat, ChatRequest) else ()
+            if has_calls and results:
+                turn = await self._calls.resume(dm, chat.model, results)
+            else:
+                message = await asyncio.to_thread(chat.read_message)
+                task = answer_task(message.text, instructions=chat.instructions)
+                if task is not None:
+                    return _respond_at_once(chat, task)
+                self._calls.offer(chat, dm)
+                turn = await self._send(request, dm, message, body)
             writer = make_writer(chat, turn.accepted.inbox_id or new_id("command"))
-            pieces = self._turns.follow(turn, client)
+            pieces = self._follow(turn, client, has_calls=has_calls)
             if not chat.stream:
-                return await self._complete(request, chat, turn, writer, pieces)
-            events = self._stream(chat, turn, writer, pieces)
-            answer = _StreamedAnswer(events, admission.pop_all())
-            return _with_headers(answer, chat, turn)
+                answer = await self._complete(request, turn, writer, pieces)
+            else:
+                events = self._stream(chat, turn, writer, pieces)
+                answer = _StreamedAnswer(events, admission.pop_all())
+            notice = TOOLS_NOTICE if chat.has_tools and not has_calls else ""
+            return _with_headers(answer, turn, notice)
+
+    async def _send(self, request: Request, dm: str, message: UserMessage, body: bytes) -> Turn:
+        key = await self._turns.keys.key_of(
+            dm, body, own_key=_own_key(request), is_retry=_is_retry(request)
+        )
+        return await self._turns.send(dm, message, key)
+
+    async def _follow(
+        self, turn: Turn, client: ApiClient, *, has_calls: bool
+    ) -> AsyncGenerator[str | Calls, None]:
+        """Yield the pieces of the answer; it ends before with the calls of the client's tools."""
+        async with contextlib.aclosing(self._turns.follow(turn, client)) as pieces:
+            async for piece in pieces:
+                yield piece
+                if has_calls and (calls := await self._calls.take(turn)):
+                    yield calls
+                    return
 
     async def _find_conversation(
         self, client: ApiClient, chat: AnswerRequest, request: Request
@@ -120,40 +150,49 @@ class AnswerHandler:
     async def _complete(
         self,
         request: Request,
-        chat: AnswerRequest,
         turn: Turn,
         writer: AnswerWriter,
-        pieces: AsyncGenerator[str, None],
+        pieces: AsyncGenerator[str | Calls, None],
     ) -> Response:
-        text = ""
+        text, calls = "", NO_CALLS
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
+                if not isinstance(piece, str):
+                    calls = piece
+                    continue
                 text += piece
                 if not piece and await request.is_disconnected():
                     # the agent goes on; a repeated request gets its answer
                     return Response(status_code=CLIENT_CLOSED)
         usage = await self._turns.answers.read_usage(turn.accepted.inbox_id)
-        return _with_headers(JSONResponse(writer.complete(text, usage)), chat, turn)
+        if calls and isinstance(writer, CompletionWriter):
+            return JSONResponse(writer.complete_with_calls(text, calls, usage))
+        return JSONResponse(writer.complete(text, usage))
 
     async def _stream(
         self,
         chat: AnswerRequest,
         turn: Turn,
         writer: AnswerWriter,
-        pieces: AsyncGenerator[str, None],
+        pieces: AsyncGenerator[str | Calls, None],
     ) -> AsyncGenerator[bytes, None]:
         yield writer.begin()
-        sent_at = time.monotonic()
+        sent_at, calls = time.monotonic(), NO_CALLS
         try:
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:
-                    if piece or time.monotonic() - sent_at > KEEPALIVE_S:
+                    if not isinstance(piece, str):
+                        calls = piece
+                    elif piece or time.monotonic() - sent_at > KEEPALIVE_S:
                         sent_at = time.monotonic()
                         yield writer.piece(piece) if piece else KEEPALIVE
             usage = None
             if chat.includes_usage:  # a query of the ledger, which most streams do not need
                 usage = await self._turns.answers.read_usage(turn.accepted.inbox_id)
-            yield writer.end(usage)
+            if calls and isinstance(writer, CompletionWriter):
+                yield writer.end_with_calls(calls, usage)
+            else:
+                yield writer.end(usage)
         except ChoirError as error:
             # the head was sent with status 200; OpenAI reports such errors as an event, too
             yield writer.fail(error)
@@ -190,14 +229,12 @@ def _respond_at_once(chat: AnswerRequest, text: str) -> Response:
     return Response(content, media_type="text/event-stream")
 
 
-def _with_headers(
-    response: JSONResponse | StreamingResponse, chat: AnswerRequest, turn: Turn
-) -> Response:
+def _with_headers(response: Response, turn: Turn, notice: str) -> Response:
     """Return the response with the ids by which the message is found in Choir, and a notice about tools."""
     response.headers["X-Request-Id"] = turn.accepted.inbox_id or "command"
     response.headers["X-Choir-Conversation"] = turn.dm
-    if chat.has_tools:
-        response.headers["X-Choir-Notice"] = TOOLS_NOTICE
+    if notice:
+        response.headers["X-Choir-Notice"] = notice
     return response
 
 

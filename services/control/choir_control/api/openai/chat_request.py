@@ -1,8 +1,8 @@
 """Requests to `/chat/completions`: which of it reaches the agent, and what is refused. Pure.
 
 Only the last message of the user is used: the agent has the conversation in its own log. Parameters of
-sampling and the client's own tools are ignored (decision 103). What would change the meaning of the answer is
-refused.
+sampling are ignored, and so are tools of clients without the scope `tools` (decision 103). What would change
+the meaning of the answer is refused.
 """
 
 import base64
@@ -10,12 +10,14 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.attachments import MAX_FILE_NAME, MAX_FILES
+from choir_common.wire.client_tools import MAX_RESULT, MAX_TOOLS, ClientTool
 from choir_common.wire.messages import MAX_TEXT
 from choir_common.wire.validation_messages import error_messages
 
@@ -102,6 +104,29 @@ class _StreamOptions(_Part):
     include_usage: bool = False
 
 
+class _Function(_Part):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _FunctionTool(_Part):
+    type: Literal["function"]
+    function: _Function
+
+
+_TOOLS: TypeAdapter[tuple[_FunctionTool, ...]] = TypeAdapter(tuple[_FunctionTool, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The result of a tool that the client has run."""
+
+    call: str
+    """The id of the call, as the client got it."""
+    text: str
+
+
 class ChatRequest(_Part):
     """The body of a request."""
 
@@ -126,6 +151,31 @@ class ChatRequest(_Part):
     def read_message(self) -> UserMessage:
         """Return what reaches the agent; raises InvalidRequest."""
         return read_user_message(self.messages, "messages")
+
+    def read_tools(self) -> tuple[ClientTool, ...]:
+        """Return the tools that the client offers; raises InvalidRequest."""
+        if self.tool_choice == "none" or not self.tools:
+            return ()
+        if len(self.tools) > MAX_TOOLS:
+            raise InvalidRequest(f"tools: at most {MAX_TOOLS}.")
+        try:
+            offered = [it.function for it in _TOOLS.validate_python(self.tools)]
+            return tuple(
+                ClientTool(
+                    name=it.name,
+                    description=it.description or "",
+                    parameters=it.parameters or {},
+                )
+                for it in offered
+            )
+        except ValidationError as error:
+            faults = "; ".join(error_messages(error, "tools")[:SHOWN])
+            raise InvalidRequest(f"tools: {faults}.") from None
+
+    def read_tool_results(self) -> tuple[ToolResult, ...]:
+        """Return the results of tools with which the request ends; raises InvalidRequest."""
+        results = [*takewhile(lambda it: it.get("role") == "tool", reversed(self.messages))]
+        return tuple(_tool_result(message) for message in reversed(results))
 
     @property
     def instructions(self) -> str:
@@ -164,7 +214,8 @@ def read_user_message(messages: Sequence[Mapping[str, Any]], field: str) -> User
     dialogue = [it for it in messages if it.get("role") not in INSTRUCTION_ROLES]
     if dialogue and dialogue[-1].get("role") in TOOL_ROLES:
         raise InvalidRequest(
-            f"{field}: an agent calls no tools of yours, so it takes no results of them."
+            f"{field}: an agent calls no tools of yours, so it takes no results of them; for a client with "
+            "the scope `tools` it does, in /chat/completions."
         )
     if not dialogue or dialogue[-1].get("role") not in USER_ROLES:
         raise InvalidRequest(
@@ -181,6 +232,18 @@ def read_user_message(messages: Sequence[Mapping[str, Any]], field: str) -> User
     if len(message.text) > MAX_TEXT:
         raise InvalidRequest(f"{field}: the last message has more than {MAX_TEXT:,} characters.")
     return message
+
+
+def _tool_result(message: Mapping[str, Any]) -> ToolResult:
+    content, call = message.get("content"), message.get("tool_call_id")
+    if isinstance(content, list):
+        parts = [it.get("text") for it in content if isinstance(it, dict)]
+        content = "\n".join(it for it in parts if isinstance(it, str))
+    if not isinstance(call, str) or not isinstance(content, str):
+        raise InvalidRequest("messages: a message of the role tool has tool_call_id and content.")
+    if len(content) > MAX_RESULT:
+        raise InvalidRequest(f"messages: a result of a tool has at most {MAX_RESULT:,} characters.")
+    return ToolResult(call, content)
 
 
 def forces_call(choice: str | dict[str, Any] | None) -> bool:

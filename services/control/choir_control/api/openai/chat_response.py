@@ -1,14 +1,21 @@
 """Responses of `/chat/completions` and `/models`, as objects and as chunks of a stream. Pure."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
+import orjson
+
 from choir_common.errors import ChoirError
+from choir_common.wire.client_tools import ClientCall
 from choir_common.wire.model import WireModel
 from choir_control.api.openai.error_responses import error_body
 from choir_control.conversations.inbox.answer_store import TokenUsage
 
+Calls = Mapping[str, ClientCall]
+"""By the ids that the client gets."""
 DONE = b"data: [DONE]\n\n"
 OWNER = "choir"
+FinishReason = Literal["stop", "tool_calls"]
 
 
 class Model(WireModel):
@@ -57,13 +64,41 @@ class AnswerMessage(WireModel):
     refusal: None = None
 
 
+class CalledFunction(WireModel):
+    """A tool of the client, and its arguments."""
+
+    name: str
+    arguments: str
+    """JSON."""
+
+
+class ToolCallView(WireModel):
+    """A call of a tool of the client."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class IndexedToolCall(ToolCallView):
+    """A call in a chunk of a stream, which has it as a whole."""
+
+    index: int
+
+
+class CallingMessage(AnswerMessage):
+    """What the agent wrote before it calls tools of the client, and the calls."""
+
+    tool_calls: tuple[ToolCallView, ...]
+
+
 class Choice(WireModel):
     """The only choice."""
 
     index: int = 0
-    message: AnswerMessage
+    message: AnswerMessage | CallingMessage
     logprobs: None = None
-    finish_reason: Literal["stop"] = "stop"
+    finish_reason: FinishReason = "stop"
 
 
 class ChatCompletion(WireModel):
@@ -84,13 +119,19 @@ class AddedText(WireModel):
     content: str | None = None
 
 
+class AddedCalls(WireModel):
+    """Calls of tools of the client."""
+
+    tool_calls: tuple[IndexedToolCall, ...]
+
+
 class EventChoice(WireModel):
     """The only choice of a chunk."""
 
     index: int = 0
-    delta: AddedText
+    delta: AddedText | AddedCalls
     logprobs: None = None
-    finish_reason: Literal["stop"] | None = None
+    finish_reason: FinishReason | None = None
 
 
 class CompletionEvent(WireModel):
@@ -117,14 +158,15 @@ class CompletionWriter:
 
     def complete(self, text: str, usage: TokenUsage | None) -> dict[str, Any]:
         """Return a complete answer."""
-        completion = ChatCompletion(
-            id=self._id,
-            created=self._created,
-            model=self._model,
-            choices=(Choice(message=AnswerMessage(content=text)),),
-            usage=_usage(usage),
-        )
-        return completion.model_dump(mode="json")
+        return self._completion(Choice(message=AnswerMessage(content=text)), usage)
+
+    def complete_with_calls(
+        self, text: str, calls: Calls, usage: TokenUsage | None
+    ) -> dict[str, Any]:
+        """Return an answer that ends with calls of the client's tools."""
+        items = tuple(ToolCallView(id=it, function=_function(call)) for it, call in calls.items())
+        message = CallingMessage(content=text, tool_calls=items)
+        return self._completion(Choice(message=message, finish_reason="tool_calls"), usage)
 
     def begin(self) -> bytes:
         """Return the first event of a stream."""
@@ -136,18 +178,44 @@ class CompletionWriter:
 
     def end(self, usage: TokenUsage | None) -> bytes:
         """Return the events that end the answer, with the usage if the request asks for it."""
-        last = self._event(EventChoice(delta=AddedText(), finish_reason="stop"))
-        return last + (self._event(usage=_usage(usage)) if self._shows_usage else b"") + DONE
+        return self._end("stop", usage)
+
+    def end_with_calls(self, calls: Calls, usage: TokenUsage | None) -> bytes:
+        """Return the events that end the answer with calls of the client's tools."""
+        items = tuple(
+            IndexedToolCall(index=index, id=it, function=_function(call))
+            for index, (it, call) in enumerate(calls.items())
+        )
+        added = self._event(EventChoice(delta=AddedCalls(tool_calls=items)))
+        return added + self._end("tool_calls", usage)
 
     def fail(self, error: ChoirError) -> bytes:
         """Return the event of an error after a stream has begun."""
         return b"data: " + error_body(error.status, error.code, error.message) + b"\n\n"
+
+    def _completion(self, choice: Choice, usage: TokenUsage | None) -> dict[str, Any]:
+        completion = ChatCompletion(
+            id=self._id,
+            created=self._created,
+            model=self._model,
+            choices=(choice,),
+            usage=_usage(usage),
+        )
+        return completion.model_dump(mode="json")
+
+    def _end(self, reason: FinishReason, usage: TokenUsage | None) -> bytes:
+        last = self._event(EventChoice(delta=AddedText(), finish_reason=reason))
+        return last + (self._event(usage=_usage(usage)) if self._shows_usage else b"") + DONE
 
     def _event(self, *choices: EventChoice, usage: Usage | None = None) -> bytes:
         chunk = CompletionEvent(
             id=self._id, created=self._created, model=self._model, choices=choices, usage=usage
         )
         return b"data: " + chunk.model_dump_json().encode() + b"\n\n"
+
+
+def _function(call: ClientCall) -> CalledFunction:
+    return CalledFunction(name=call.name, arguments=orjson.dumps(call.arguments).decode())
 
 
 def _usage(usage: TokenUsage | None) -> Usage | None:

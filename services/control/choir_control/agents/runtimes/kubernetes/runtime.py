@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from choir_common.errors import ChoirError, Unavailable
+from choir_common.errors import ChoirError, Conflict, Unavailable
 from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.agent_records import RuntimeWithRecords
@@ -151,8 +151,8 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
             await self._end(agent, max(AT_ONCE_S, math.ceil(grace_s)))
 
     async def run_trial(self, spec: LaunchSpec, order: ToolTrialOrder, timeout_s: float) -> bytes:
-        """Raise Unavailable: no node has the files of the trial."""
-        raise Unavailable(
+        """Raise Conflict: no node has the files of the trial."""
+        raise Conflict(
             "Tools are tried only where agents run as processes or in Docker. Update the agent, and ask "
             "it to use the tool."
         )
