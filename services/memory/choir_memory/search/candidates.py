@@ -53,6 +53,8 @@ class CandidateTable:
     eligible: npt.NDArray[np.bool_]
     """Whether the filters match; other documents only contribute as neighbours, and may be shown as
     context."""
+    whole_cosines: Floats | None = None
+    """The similarities without the vectors of single sentences; None: the same as `cosines`."""
     known_neighbourhood: Neighbourhood | None = None
     """The neighbours, if they were computed for the same documents before."""
 
@@ -65,6 +67,11 @@ class CandidateTable:
             speakers=self.speakers,
             question_shares=self.question_shares,
         )
+
+    @property
+    def message_cosines(self) -> Floats:
+        """Return the similarity of each document as a whole, to which relevance is compared."""
+        return self.cosines if self.whole_cosines is None else self.whole_cosines
 
     def top_rows(self, rows: RowNumbers, scores: Floats, most: int) -> list[int]:
         """Return up to `most` of the `rows` with the highest scores, best first; ties are
@@ -92,6 +99,7 @@ class CandidateTable:
             self.cosines[rows],
             self.counts[rows],
             self.eligible[rows],
+            None if self.whole_cosines is None else self.whole_cosines[rows],
         )
 
     def with_counts(self, counts: Floats) -> "CandidateTable":
@@ -162,9 +170,12 @@ def decode_documents(row: Record) -> tuple[CandidateTable, DocumentPlaces]:
     firsts = np.flatnonzero(np.diff(keys[order], prepend=-1))
     material = _read(row)
     if len(firsts) < len(keys):
-        # a document with several passages has several rows: the most similar one counts
+        # a document with several vectors has several rows: the most similar one counts
         cosines = np.fmax.reduceat(material.cosines[order], firsts)
-        material = replace(material.select_rows(order[firsts]), cosines=cosines)
+        whole = np.fmax.reduceat(material.message_cosines[order], firsts)
+        material = replace(
+            material.select_rows(order[firsts]), cosines=cosines, whole_cosines=whole
+        )
         keys = keys[order[firsts]]
         order = np.arange(len(keys))
     return material, DocumentPlaces(keys[order], order)
@@ -189,6 +200,10 @@ def _read(row: Record) -> CandidateTable:
     count = len(row["ids"])
     session_ids = _integers(row["sessions"], ">i8")
     _, sessions = np.unique(session_ids, return_inverse=True)
+    cosines, whole = np.full(count, np.nan), None
+    if row["cosines"] is not None:
+        cosines = _floats(row["cosines"], ">f8")
+        whole = np.where(decode_booleans(row["sentences"]), np.nan, cosines)
     return CandidateTable(
         row["ids"],
         np.where(session_ids == 0, -1, sessions),
@@ -198,9 +213,10 @@ def _read(row: Record) -> CandidateTable:
         np.zeros(count) if row["asking"] is None else _floats(row["asking"], ">f4"),
         _booleans(row["by_agent"], count, default=False),
         row["happened_at"] or [None] * count,
-        np.full(count, np.nan) if row["cosines"] is None else _floats(row["cosines"], ">f8"),
+        cosines,
         np.zeros((count, 0)),
         _booleans(row["eligible"], count, default=True),
+        whole,
     )
 
 
