@@ -22,7 +22,7 @@ from choir_memory.embedding.embedder import (
     BATCH_SIZE,
     MAX_RETRY_AFTER_S,
     Vector,
-    supports_language,
+    supports_sentences,
     to_halfvec,
 )
 from choir_memory.embedding.queue_store import (
@@ -320,7 +320,7 @@ def _parts(document: QueuedDocument, model: str) -> DocumentParts:
     """Return the texts to embed: all passages, and the sentences of a message that states and asks."""
     parts = dict(enumerate(split_passages(document.text)))
     is_short = len(document.text) <= PASSAGE_CHARS
-    if document.is_message and is_short and supports_language(model, document.text):
+    if document.is_message and is_short and supports_sentences(model, document.text):
         parts |= enumerate(sentences_to_embed(document.text), FIRST_SENTENCE_PART)
     return parts
 
