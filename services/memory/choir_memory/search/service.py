@@ -77,7 +77,7 @@ MAX_QUERY_TERMS = 64
 """Maximum terms of a query; of a pasted page the longest ones are used."""
 MAX_RANKED = 1_000
 """Maximum hits ranked while duplicates are merged; more repetitions than that fill any response."""
-KNOWLEDGE_FLOOR = 0.2
+KNOWLEDGE_FLOOR = 0.17
 """Part of the best hit's score that further hits of knowledge need by default: a note or a fact is complete
 by itself, so a much weaker one is about something else. A message may be answered by its neighbour."""
 RECEIPT_DELAY_S = 0.2
