@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from choir_memory.embedding.embedder import QueryVector
-from choir_memory.search.candidates import NO_POSITION
+from choir_memory.search.candidates import NO_POSITION, SENTENCE_OFFSET
 from choir_memory.search.scope_store import CACHED_STATEMENTS, SearchScope
 from choir_memory.text.splitting import FIRST_SENTENCE_PART
 
@@ -20,8 +20,7 @@ array_agg(d.id) AS ids, array_send(array_agg({at})) AS places,
 array_send(array_agg(coalesce(hashtextextended({group}, 0), 0))) AS sessions,
 array_send(array_agg(coalesce({position}, {nowhere}))) AS positions,
 array_send(array_agg(d.tokens)) AS tokens, {speakers} AS speakers, {asking} AS asking,
-{by_agent} AS by_agent, {moments} AS happened_at, {cosines} AS cosines, {sentences} AS sentences,
-{eligible} AS eligible
+{by_agent} AS by_agent, {moments} AS happened_at, {cosines} AS cosines, {eligible} AS eligible
 """
 # Parts of a session's summary are neighbours of each other, but not of turns.
 _SESSION_POSITION = (
@@ -32,8 +31,10 @@ array_send(array_agg({at})) AS held_places, array_send(array_agg(t.n)) AS held_t
 array_send(array_agg(ts_rank(d.tsv, t.term))) AS held_ranks
 """
 # subqueries: the query's vector is parsed once instead of once per row
-_COSINES = "array_send(array_agg(coalesce(1 - (e.embedding <=> (SELECT $2::halfvec)), 'NaN')))"
-_SENTENCES = f"array_send(array_agg(coalesce(e.part >= {FIRST_SENTENCE_PART}, false)))"
+_COSINES = f"""
+array_send(array_agg(coalesce(1 - (e.embedding <=> (SELECT $2::halfvec))
+    + CASE WHEN e.part >= {FIRST_SENTENCE_PART} THEN {SENTENCE_OFFSET} ELSE 0 END, 'NaN')))
+"""
 _VECTORS = "LEFT JOIN {embeddings} e ON e.document_id = d.id AND e.model = $3"
 _TERMS = """
 terms AS MATERIALIZED (
@@ -113,7 +114,6 @@ def _fill(
         "{terms}": _TERMS,
         "{vectors}": _VECTORS if with_vector else "",
         "{cosines}": _COSINES if with_vector else "NULL",
-        "{sentences}": _SENTENCES if with_vector else "NULL",
         "{position}": _SESSION_POSITION if session else "d.chunk_index",
         "{speakers}": "array_agg(d.speaker)" if session else "NULL::text[]",
         "{asking}": "array_send(array_agg(d.asking))" if session else "NULL",
