@@ -49,8 +49,8 @@ async def test_only_a_users_message_that_states_and_asks_has_vectors_of_its_sent
     room: Room,
 ) -> None:
     mixed = "I drive a Volvo. How old is the sun?"
-    said = {"user": mixed, "agent": mixed, "plain": "I drive a Volvo. It is grey."}
-    for position, (name, text) in enumerate(said.items()):
+    texts = {"user": mixed, "agent": mixed, "plain": "I drive a Volvo. It is grey."}
+    for position, (name, text) in enumerate(texts.items()):
         origin = "agent" if name == "agent" else "user"
         await remember(room, "s", position, text, kind="turn", speaker=name, origin=origin)
     await room.put(mixed)

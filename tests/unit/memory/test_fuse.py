@@ -90,9 +90,9 @@ def test_who_holds_both_words_and_meaning_comes_first() -> None:
 
 def test_a_similar_sentence_ranks_its_message_but_makes_it_no_more_relevant() -> None:
     plain, similar, other = row(1, cosine=0.3), row(2, cosine=0.9, whole=0.2), row(3, cosine=0.2)
-    found = {one.document_id.int: one for one in weigh(plain, similar, other)}
-    assert list(found) == [2, 1, 3]
-    assert found[2].relevance == found[3].relevance < found[1].relevance
+    hits = {one.document_id.int: one for one in weigh(plain, similar, other)}
+    assert list(hits) == [2, 1, 3]
+    assert hits[2].relevance == hits[3].relevance < hits[1].relevance
 
 
 def test_rare_words_weigh_more_than_common_ones() -> None:

@@ -112,7 +112,7 @@ def test_the_most_similar_passage_counts_and_a_document_without_one_has_no_simil
 
 
 def test_vectors_of_sentences_are_compared_apart_from_the_whole() -> None:
-    space = replace(make_space(2, vector_rows=[0, 0, 1]), whole=np.array([0, 2]))
+    space = replace(make_space(2, vector_rows=[0, 0, 1]), passages=np.array([0, 2]))
     cosines, whole = space.compute_cosines(to_halfvec(space.vectors[1].tolist()))
     assert whole is not None
     assert cosines[0] == pytest.approx(1, abs=1e-3)

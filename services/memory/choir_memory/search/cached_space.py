@@ -52,7 +52,7 @@ class CachedSpace:
     which takes longer than all comparisons."""
     vector_rows: RowNumbers
     """The document of each vector, in ascending order."""
-    whole: RowNumbers | None
+    passages: RowNumbers | None
     """The vectors that are not of a single sentence; None: all of them."""
     terms: TermCache
     """Occurrences of common terms that were searched for."""
@@ -72,9 +72,9 @@ class CachedSpace:
         # no matrix product: its rounding depends on the row's position, and equal texts must be equal
         similarities = np.clip(np.einsum("ij,j->i", self.vectors, vector), -1.0, 1.0)
         cosines = self._highest(similarities, self.vector_rows)
-        if self.whole is None:
+        if self.passages is None:
             return cosines, None
-        return cosines, self._highest(similarities[self.whole], self.vector_rows[self.whole])
+        return cosines, self._highest(similarities[self.passages], self.vector_rows[self.passages])
 
     def _highest(self, similarities: npt.NDArray[np.float32], rows: RowNumbers) -> Floats:
         cosines = np.full(len(self.documents.ids), np.nan)
@@ -103,8 +103,10 @@ def decode_space(row: Record, dimensions: int) -> CachedSpace:
     documents = replace(documents, known_neighbourhood=documents.neighbourhood)
     terms = TermCache(len(documents.ids))
     of_sentences = decode_booleans(row["of_sentences"])[order]
-    whole = np.flatnonzero(~of_sentences) if of_sentences.any() else None
-    return CachedSpace(version, documents, places, vectors[order], vector_rows[order], whole, terms)
+    passages = np.flatnonzero(~of_sentences) if of_sentences.any() else None
+    return CachedSpace(
+        version, documents, places, vectors[order], vector_rows[order], passages, terms
+    )
 
 
 def normalize_rows(vectors: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:

@@ -88,6 +88,8 @@ async def search_cached_space(
     read = decode_occurrences(row, space.places)
     occurrences = space.terms.merge(columns.terms, cached, read)
     counts = occurrences.counts(len(space.documents.ids), len(columns.terms))
-    cosines, whole = space.compute_cosines(columns.vector.value)
-    candidates = replace(space.documents, cosines=cosines, whole_cosines=whole, counts=counts)
+    cosines, whole_cosines = space.compute_cosines(columns.vector.value)
+    candidates = replace(
+        space.documents, cosines=cosines, whole_cosines=whole_cosines, counts=counts
+    )
     return build_scan_result(candidates, occurrences, columns.terms)

@@ -175,11 +175,11 @@ def decode_documents(row: Record) -> tuple[CandidateTable, DocumentPlaces]:
     if len(firsts) < len(keys):
         # a document with several vectors has several rows: the most similar one counts
         cosines = np.fmax.reduceat(material.cosines[order], firsts)
-        whole = material.whole_cosines
-        if whole is not None:
-            whole = np.fmax.reduceat(whole[order], firsts)
+        whole_cosines = material.whole_cosines
+        if whole_cosines is not None:
+            whole_cosines = np.fmax.reduceat(whole_cosines[order], firsts)
         material = replace(
-            material.select_rows(order[firsts]), cosines=cosines, whole_cosines=whole
+            material.select_rows(order[firsts]), cosines=cosines, whole_cosines=whole_cosines
         )
         keys = keys[order[firsts]]
         order = np.arange(len(keys))
@@ -205,7 +205,7 @@ def _read(row: Record) -> CandidateTable:
     count = len(row["ids"])
     session_ids = _integers(row["sessions"], ">i8")
     _, sessions = np.unique(session_ids, return_inverse=True)
-    cosines, whole = _cosines(row["cosines"], count)
+    cosines, whole_cosines = _cosines(row["cosines"], count)
     return CandidateTable(
         row["ids"],
         np.where(session_ids == 0, -1, sessions),
@@ -218,7 +218,7 @@ def _read(row: Record) -> CandidateTable:
         cosines,
         np.zeros((count, 0)),
         _booleans(row["eligible"], count, default=True),
-        whole,
+        whole_cosines,
     )
 
 
@@ -230,8 +230,8 @@ def _cosines(sent: bytes | None, count: int) -> tuple[Floats, Floats | None]:
     of_sentences = cosines > SENTENCE_OFFSET / 2
     if not of_sentences.any():
         return cosines, None
-    whole = np.where(of_sentences, np.nan, cosines)
-    return np.where(of_sentences, cosines - SENTENCE_OFFSET, cosines), whole
+    whole_cosines = np.where(of_sentences, np.nan, cosines)
+    return np.where(of_sentences, cosines - SENTENCE_OFFSET, cosines), whole_cosines
 
 
 def _booleans(sent: bytes | None, count: int, *, default: bool) -> npt.NDArray[np.bool_]:
