@@ -168,7 +168,7 @@ class MemorySettings(BusServiceSettings):
         """Return the memory for spaces that are searched often, in bytes."""
         if self.search_cache_mb is not None:
             return self.search_cache_mb * 1024 * 1024
-        return (4 if self.embedding_endpoint is None else 48) * 1024 * 1024
+        return (6 if self.embedding_endpoint is None else 48) * 1024 * 1024
 
     @property
     def model(self) -> str:

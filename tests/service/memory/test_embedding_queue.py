@@ -7,9 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from choir_memory.embedding.embedder import BATCH_SIZE
+from choir_memory.text.splitting import FIRST_SENTENCE_PART
 from tests.service.memory.conftest import Room, make_room
+from tests.service.memory.lived import remember
 from tests.service.memory.provider import Mood, ScriptedProvider
 from tests.service.memory.servers import until
+from tests.service.memory.test_search import embed_all
 
 
 @asynccontextmanager
@@ -40,6 +43,26 @@ async def test_documents_get_their_vectors_in_batches(
         await until(lambda: all_embedded(room))
     assert await vectors(room) == BATCH_SIZE + 8
     assert sorted(map(len, provider.batches)) == [8, BATCH_SIZE]
+
+
+async def test_only_a_users_message_that_states_and_asks_has_vectors_of_its_sentences(
+    room: Room,
+) -> None:
+    mixed = "I drive a Volvo. How old is the sun?"
+    texts = {"user": mixed, "agent": mixed, "plain": "I drive a Volvo. It is grey."}
+    for position, (name, text) in enumerate(texts.items()):
+        origin = "agent" if name == "agent" else "user"
+        await remember(room, "s", position, text, kind="turn", speaker=name, origin=origin)
+    await room.put(mixed)
+    await embed_all(room)
+    rows = await room.database.fetch(
+        "SELECT d.speaker, array_agg(e.part ORDER BY e.part) AS parts FROM choir_main.memory_documents d "
+        "JOIN choir_main.memory_embeddings e ON e.document_id = d.id GROUP BY 1"
+    )
+    sentences = [0, FIRST_SENTENCE_PART, FIRST_SENTENCE_PART + 1]
+    assert dict(map(tuple, rows)) == {"user": sentences, "agent": [0], "plain": [0]}
+    notes = await room.database.fetchval("SELECT max(part) FROM choir_main.knowledge_embeddings")
+    assert notes == 0
 
 
 async def test_work_left_by_a_killed_process_is_found_again(

@@ -3,8 +3,9 @@
 from tests.eval.harness import running_harness
 from tests.eval.precision import CASES, count_passed, measure_precision, read_precision
 
-MIN_QUERIES, MIN_REMINDERS = 38, 49
-"""Of 52 cases. Ten of the queries are about something that memory does not contain; none of them passes."""
+MIN_QUERIES, MIN_REMINDERS = 43, 49
+"""Of 52 cases. Ten of the queries are about something that memory does not contain; the four in Chinese and
+Japanese pass."""
 
 
 async def test_what_is_superseded_out_of_scope_or_about_something_else_is_left_out() -> None:

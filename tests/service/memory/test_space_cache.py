@@ -12,7 +12,7 @@ from choir_memory.maintenance.database_upkeep import DatabaseUpkeep
 from choir_memory.search import term_cache
 from choir_memory.search.space_cache import SEARCHES_TO_CACHE
 from tests.service.memory.conftest import Room, make_search
-from tests.service.memory.lived import remember_session
+from tests.service.memory.lived import remember, remember_session
 from tests.service.memory.test_growth import HABITS
 from tests.service.memory.test_search import embed_all
 from tests.support.postgres import PASSWORD
@@ -58,6 +58,9 @@ async def notes(room: Room) -> Room:
 async def test_a_space_is_read_at_the_third_search_and_answers_as_before(room: Room) -> None:
     await remember_session(room, "s", "mid_term", *TEXTS)
     await remember_session(room, "t", "mid_term", *TEXTS[1:], "boat " * 600)
+    # its second sentence has a vector of its own, which does not count for relevance
+    mixed = "How is the weather in the valley today? Boat walnut tea noon."
+    await remember(room, "s", len(TEXTS), mixed, kind="turn", origin="user")
     await embed_all(room)
     fields: dict[str, object] = {"store": "session", "min_trust": 1, "kinds": ("turn",)}
     scopes: tuple[dict[str, object], ...] = ({}, {"exclude_session": "t"}, {"session_id": "s"})
@@ -70,6 +73,7 @@ async def test_a_space_is_read_at_the_third_search_and_answers_as_before(room: R
             assert [hit.document_id for hit in hits] == [hit.document_id for hit in expected]
             for hit, other in zip(hits, expected, strict=True):
                 assert hit.score == pytest.approx(other.score, abs=1e-5)
+                assert hit.relevance == pytest.approx(other.relevance, abs=1e-5)
                 assert [(arm.arm, arm.rank) for arm in hit.arms] == [
                     (arm.arm, arm.rank) for arm in other.arms
                 ]

@@ -14,6 +14,7 @@ from choir_memory.search.full_scan_store import scan_space
 from choir_memory.search.retrieval import transaction_settings
 from choir_memory.search.scope_store import SearchScope
 from choir_memory.search.vector_arm_store import VectorResult, search_vectors
+from choir_memory.text.splitting import FIRST_SENTENCE_PART
 from tests.service.memory.conftest import Room
 from tests.service.memory.grown import grow
 from tests.service.memory.provider import DIMENSIONS, vector_of
@@ -60,6 +61,22 @@ async def test_the_index_finds_what_a_scan_finds_and_knows_how_near_any_document
         assert len(indexed.hits) == len(scanned.hits)
         assert abs(indexed.mean - scanned.mean) < 0.1
         assert abs(indexed.deviation - scanned.deviation) < 0.1
+
+
+async def test_sentences_count_for_the_nearest_and_not_for_the_mean_of_whole_messages(
+    room: Room, corpus: CorpusStatistics
+) -> None:
+    plain = await both(room, corpus)
+    sql = (
+        "INSERT INTO choir_main.memory_embeddings (document_id, model, part, embedding) "
+        "SELECT document_id, model, $1, $2 FROM choir_main.memory_embeddings"
+    )
+    near = to_halfvec(vector_of("a question"))
+    await room.database.execute(sql, FIRST_SENTENCE_PART, near)
+    for before, after in zip(plain, await both(room, corpus), strict=True):
+        assert after.mean > before.mean + 0.05
+        assert after.whole_mean == pytest.approx(before.whole_mean, abs=0.05)
+        assert after.hits[0].score == pytest.approx(1, abs=1e-3)
 
 
 async def test_a_filter_that_few_pass_still_gets_all_of_them(

@@ -2,7 +2,12 @@
 
 import pytest
 
-from choir_memory.text.clauses import MAX_CLAUSES, ClauseKind, clauses_to_search
+from choir_memory.text.clauses import (
+    MAX_CLAUSES,
+    ClauseKind,
+    clauses_to_search,
+    sentences_to_embed,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +71,27 @@ def test_a_question_about_the_user_comes_before_everything_else() -> None:
 def test_no_more_clauses_are_searched_than_a_reply_can_wait_for() -> None:
     message = " ".join(f"Sentence {number} is about roofs." for number in range(20))
     assert len(clauses_to_search(message)) == MAX_CLAUSES
+
+
+@pytest.mark.parametrize(
+    ("message", "sentences"),
+    [
+        ("I drive a Volvo. How old is the sun?", ["I drive a Volvo.", "How old is the sun?"]),
+        ("Could you plan my week? Tea, please.", ["Could you plan my week?", "Tea, please."]),
+        ("Can you write a card. I like tea.", ["Can you write a card.", "I like tea."]),
+        ("我對花生過敏。太陽多大？", ["我對花生過敏。", "太陽多大？"]),
+        ("I drive a Volvo. It is grey.", []),
+        ("How old is the sun? How far is it?", []),
+        ("I drive a Volvo.", []),
+        ("", []),
+    ],
+)
+def test_only_a_message_that_states_and_asks_is_embedded_by_sentence(
+    message: str, sentences: list[str]
+) -> None:
+    assert sentences_to_embed(message) == sentences
+
+
+def test_of_a_long_message_only_the_first_sentences_are_embedded() -> None:
+    message = " ".join(f"Number {number} is old. Is it {number}?" for number in range(20))
+    assert len(sentences_to_embed(message)) == MAX_CLAUSES

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from choir_common.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from choir_memory.embedding.circuit_breaker import OPEN_DURATION_S, EmbedderCircuitBreaker
-from choir_memory.embedding.embedder import Vector, to_halfvec
+from choir_memory.embedding.embedder import Vector, supports_sentences, to_halfvec
 from choir_memory.embedding.offline import (
     MAX_ROWS,
     MAX_RUN_TOKENS,
     OfflineEmbedder,
     group_by_length,
 )
+from choir_memory.settings import OFFLINE_MODEL
 
 
 @pytest.fixture
@@ -178,3 +179,20 @@ async def test_a_refused_text_is_no_trouble_of_the_embedder() -> None:
     with pytest.raises(InvalidRequest):
         await guard.embed_query("q")
     assert guard.trouble is None
+
+
+@pytest.mark.parametrize(
+    ("text", "is_supported"),
+    [
+        ("I drive a grey Volvo. Could you plan my week?", True),
+        ("Ich fahre einen grauen Volvo. Planst du meine Woche?", False),
+        ("Conduzco un Volvo gris. ¿Me planeas la semana?", False),
+        ("我開灰色的車。可以幫我安排嗎？", False),
+        ("Volvo? Berlin!", False),
+    ],
+)
+def test_the_offline_model_reads_single_sentences_in_english_only(
+    text: str, is_supported: bool
+) -> None:
+    assert supports_sentences(OFFLINE_MODEL, text) is is_supported
+    assert supports_sentences("some-multilingual-model", text)

@@ -39,6 +39,8 @@ class Row:
     asking: float = 0.0
     happened_at: datetime = MAY
     cosine: float | None = 0.1
+    whole: float | None = None
+    """The similarity without single sentences, if it differs."""
     counts: Mapping[int, int] = field(default_factory=dict)
     eligible: bool = True
     by_agent: bool = False
@@ -64,6 +66,7 @@ def columns(rows: Sequence[Row], terms: int) -> CandidateTable:
         np.array([one.cosine for one in rows], np.float64),
         np.array([[one.counts.get(at, 0) for at in range(terms)] for one in rows], np.float64),
         np.array([one.eligible for one in rows], np.bool_),
+        np.array([one.whole or one.cosine for one in rows], np.float64),
     )
 
 
@@ -83,6 +86,13 @@ def test_who_holds_both_words_and_meaning_comes_first() -> None:
         1,
         3,
     ]
+
+
+def test_a_similar_sentence_ranks_its_message_but_makes_it_no_more_relevant() -> None:
+    plain, similar, other = row(1, cosine=0.3), row(2, cosine=0.9, whole=0.2), row(3, cosine=0.2)
+    hits = {one.document_id.int: one for one in weigh(plain, similar, other)}
+    assert list(hits) == [2, 1, 3]
+    assert hits[2].relevance == hits[3].relevance < hits[1].relevance
 
 
 def test_rare_words_weigh_more_than_common_ones() -> None:

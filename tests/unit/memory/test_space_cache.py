@@ -77,7 +77,7 @@ def make_space(
         eligible=np.ones(documents, np.bool_),
     )
     places = DocumentPlaces(np.arange(documents), np.arange(documents))
-    return CachedSpace(VERSION, table, places, vectors, rows, TermCache(documents))
+    return CachedSpace(VERSION, table, places, vectors, rows, None, TermCache(documents))
 
 
 def read_often(cache: SpaceCache, name: str) -> int:
@@ -90,25 +90,34 @@ def test_similarities_are_those_of_the_numbers() -> None:
     query = np.random.default_rng(8).normal(size=DIMENSIONS).astype(np.float16)
     exact = space.vectors.astype(np.float64) @ query.astype(np.float64)
     exact /= np.linalg.norm(query.astype(np.float64))
-    assert space.compute_cosines(to_halfvec(query.tolist())) == pytest.approx(exact, abs=1e-6)
+    assert space.compute_cosines(to_halfvec(query.tolist()))[0] == pytest.approx(exact, abs=1e-6)
 
 
 def test_equal_vectors_are_equally_similar_wherever_they_are() -> None:
     space = make_space(600)
     space.vectors[:] = space.vectors[0]
-    cosines = space.compute_cosines(to_halfvec([float(number) for number in range(DIMENSIONS)]))
+    cosines, _ = space.compute_cosines(to_halfvec([float(number) for number in range(DIMENSIONS)]))
     assert len(set(cosines.tolist())) == 1
 
 
 def test_the_most_similar_passage_counts_and_a_document_without_one_has_no_similarity() -> None:
     space = make_space(3, vector_rows=[0, 0, 2])
     query = to_halfvec(space.vectors[1].tolist())
-    cosines = space.compute_cosines(query)
+    cosines, _ = space.compute_cosines(query)
     assert cosines[0] == pytest.approx(1, abs=1e-3)
     assert np.isnan(cosines[1])
     assert cosines[2] < 1
     # the table in memory is not changed
     assert np.isnan(space.documents.cosines).all()
+
+
+def test_vectors_of_sentences_are_compared_apart_from_the_whole() -> None:
+    space = replace(make_space(2, vector_rows=[0, 0, 1]), passages=np.array([0, 2]))
+    cosines, whole = space.compute_cosines(to_halfvec(space.vectors[1].tolist()))
+    assert whole is not None
+    assert cosines[0] == pytest.approx(1, abs=1e-3)
+    assert whole[0] < 0.9
+    assert whole[1] == cosines[1]
 
 
 def test_neighbours_are_computed_once_for_all_searches_of_a_space() -> None:
@@ -127,7 +136,7 @@ def test_neighbours_are_computed_once_for_all_searches_of_a_space() -> None:
 def test_a_vector_of_zeros_is_similar_to_nothing() -> None:
     space = make_space(2)
     zeros = to_halfvec([0.0] * DIMENSIONS)
-    assert np.isnan(space.compute_cosines(zeros)).all()
+    assert np.isnan(space.compute_cosines(zeros)[0]).all()
 
 
 def test_a_space_is_read_at_the_third_search_within_a_minute(clock: FakeTime) -> None:

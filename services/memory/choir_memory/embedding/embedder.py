@@ -12,6 +12,7 @@ from pgvector.asyncpg import register_vector
 from choir_common.extras import has_extra, install_command
 from choir_common.postgres.pool import DedicatedConnection
 from choir_memory.settings import OFFLINE_MODEL
+from choir_memory.text.questions import is_english
 
 Vector = Sequence[float]
 
@@ -50,6 +51,14 @@ def supports_language(model: str, text: str) -> bool:
         return True
     letters = [char for char in text if char.isalpha()]
     return 2 * sum(char < FIRST_NON_LATIN for char in letters) >= len(letters)
+
+
+def supports_sentences(model: str, text: str) -> bool:
+    """Return whether this model's vectors of single sentences of such a text are meaningful.
+
+    Those of the offline model are only in English; in German they found less than the whole message does.
+    """
+    return model != OFFLINE_MODEL or is_english(text)
 
 
 def language_limitation(model: str) -> str | None:

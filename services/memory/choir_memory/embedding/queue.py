@@ -18,7 +18,13 @@ from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.postgres.pool import Database
 from choir_memory.embedding import queue_store
 from choir_memory.embedding.circuit_breaker import EmbedderCircuitBreaker
-from choir_memory.embedding.embedder import BATCH_SIZE, MAX_RETRY_AFTER_S, Vector, to_halfvec
+from choir_memory.embedding.embedder import (
+    BATCH_SIZE,
+    MAX_RETRY_AFTER_S,
+    Vector,
+    supports_sentences,
+    to_halfvec,
+)
 from choir_memory.embedding.queue_store import (
     EmbeddedDocument,
     EmbeddingJob,
@@ -27,7 +33,8 @@ from choir_memory.embedding.queue_store import (
 )
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.schema.store import SpaceRegistry
-from choir_memory.text.splitting import split_passages
+from choir_memory.text.clauses import sentences_to_embed
+from choir_memory.text.splitting import FIRST_SENTENCE_PART, PASSAGE_CHARS, split_passages
 
 log = structlog.get_logger("choir.memory.queue")
 
@@ -37,6 +44,9 @@ REJECTED_RETRY_S = 3_600.0
 """Seconds before a text that was rejected each time is tried again; each attempt may cost money."""
 JITTER = 1.25
 DATABASE_PAUSE_S = 1.0
+
+DocumentParts = dict[int, str]
+"""The texts of a document that get a vector, by the number of their part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +212,7 @@ class EmbeddingQueue:
         self, guard: EmbedderCircuitBreaker, documents: Sequence[QueuedDocument]
     ) -> _BatchResult:
         result = _BatchResult()
-        batches = _batches([(document, split_passages(document.text)) for document in documents])
+        batches = _batches([(document, _parts(document, guard.name)) for document in documents])
 
         async def work() -> None:
             while batches:
@@ -222,7 +232,7 @@ class EmbeddingQueue:
     async def _embed_group(
         self,
         guard: EmbedderCircuitBreaker,
-        group: Sequence[tuple[QueuedDocument, list[str]]],
+        group: Sequence[tuple[QueuedDocument, DocumentParts]],
         result: _BatchResult,
     ) -> None:
         try:
@@ -247,7 +257,7 @@ class EmbeddingQueue:
     async def _embed_singly(
         self,
         guard: EmbedderCircuitBreaker,
-        group: Sequence[tuple[QueuedDocument, list[str]]],
+        group: Sequence[tuple[QueuedDocument, DocumentParts]],
         result: _BatchResult,
     ) -> None:
         """Embed each text separately, so that one rejected text does not fail the others."""
@@ -258,15 +268,16 @@ class EmbeddingQueue:
                 result.fail([item[0]], error)
 
     async def _vectors(
-        self, guard: EmbedderCircuitBreaker, group: Sequence[tuple[QueuedDocument, list[str]]]
+        self, guard: EmbedderCircuitBreaker, group: Sequence[tuple[QueuedDocument, DocumentParts]]
     ) -> list[EmbeddedDocument]:
-        texts = [text for _, parts in group for text in parts]
+        texts = [text for _, parts in group for text in parts.values()]
         vectors: list[Vector] = []
         for at in range(0, len(texts), BATCH_SIZE):
             vectors += await guard.embed_documents(texts[at : at + BATCH_SIZE])
         halves = iter([to_halfvec(vector) for vector in vectors])
         return [
-            EmbeddedDocument(document, [next(halves) for _ in parts]) for document, parts in group
+            EmbeddedDocument(document, {part: next(halves) for part in parts})
+            for document, parts in group
         ]
 
     def _postpone(self, jobs: Sequence[EmbeddingJob], result: _BatchResult) -> list[PostponedJob]:
@@ -305,12 +316,21 @@ class EmbeddingQueue:
             await queue_store.release_jobs(self._database, model)
 
 
+def _parts(document: QueuedDocument, model: str) -> DocumentParts:
+    """Return the texts to embed: all passages, and the sentences of a message that states and asks."""
+    parts = dict(enumerate(split_passages(document.text)))
+    is_short = len(document.text) <= PASSAGE_CHARS
+    if document.is_message and is_short and supports_sentences(model, document.text):
+        parts |= enumerate(sentences_to_embed(document.text), FIRST_SENTENCE_PART)
+    return parts
+
+
 def _batches(
-    documents: Sequence[tuple[QueuedDocument, list[str]]],
-) -> list[list[tuple[QueuedDocument, list[str]]]]:
-    """Group documents into batches of at most `BATCH_SIZE` passages; a longer document is a batch of its
+    documents: Sequence[tuple[QueuedDocument, DocumentParts]],
+) -> list[list[tuple[QueuedDocument, DocumentParts]]]:
+    """Group documents into batches of at most `BATCH_SIZE` texts; a longer document is a batch of its
     own."""
-    batches: list[list[tuple[QueuedDocument, list[str]]]] = []
+    batches: list[list[tuple[QueuedDocument, DocumentParts]]] = []
     free = 0
     for document, parts in documents:
         if not batches or len(parts) > free:

@@ -4,7 +4,7 @@ A document is queued in the transaction that writes it, under the service's role
 lock: a crashed worker releases it at once, and several workers share the queue.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
@@ -41,7 +41,10 @@ WHERE model = $1 AND due_at IS NOT NULL AND (
     due_at <= clock_timestamp() OR due_at > clock_timestamp() + make_interval(secs => $3))
 ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED
 """
-_READ = "SELECT d.id, d.version, d.text FROM {documents} d WHERE d.id = ANY($1::uuid[]) AND {embeddable}"
+_READ = """
+SELECT d.id, d.version, d.text, {is_message} AS is_message FROM {documents} d
+WHERE d.id = ANY($1::uuid[]) AND {embeddable}
+"""
 # Expired documents are about to be deleted; `keep_vectors` is false after `retention.vectors` applied.
 _EMBEDDABLE = "(d.expires_at IS NULL OR d.expires_at > now())"
 _EMBEDDABLE_IN_SESSION = f"d.keep_vectors AND {_EMBEDDABLE}"
@@ -100,14 +103,17 @@ class QueuedDocument:
     document_id: UUID
     version: int
     text: str
+    is_message: bool
+    """Whether a user said it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedDocument:
-    """A document's vectors, one per passage."""
+    """A document's vectors by the number of their part: passages from 0, sentences from
+    `FIRST_SENTENCE_PART`."""
 
     document: QueuedDocument
-    vectors: Sequence[HalfVector]
+    vectors: Mapping[int, HalfVector]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,8 @@ async def read_documents(
     for (agent_id, store), ids in ids_by_store.items():
         rows = await connection.fetch(with_table_names(_READ, agent_id, store), list(ids))
         documents += (
-            QueuedDocument(agent_id, store, r["id"], r["version"], r["text"]) for r in rows
+            QueuedDocument(agent_id, store, r["id"], r["version"], r["text"], r["is_message"])
+            for r in rows
         )
     return documents
 
@@ -188,7 +195,7 @@ async def store_vectors(
         rows = [
             (item.document.document_id, item.document.version, part, vector)
             for item in group
-            for part, vector in enumerate(item.vectors)
+            for part, vector in item.vectors.items()
         ]
         columns = [list(column) for column in zip(*rows, strict=True)]
         await connection.execute(with_table_names(_STORE, agent_id, store), model, *columns)
@@ -227,6 +234,7 @@ def with_table_names(statement: str, agent_id: str, store: Store) -> str:
     parts = {
         "{documents}": f"{{schema}}.{tables}_documents",
         "{embeddings}": f"{{schema}}.{tables}_embeddings",
+        "{is_message}": "d.kind = 'turn' AND d.origin = 'user'" if session else "false",
         "{embeddable}": _EMBEDDABLE_IN_SESSION if session else _EMBEDDABLE,
     }
     for name, part in parts.items():

@@ -52,25 +52,36 @@ class CachedSpace:
     which takes longer than all comparisons."""
     vector_rows: RowNumbers
     """The document of each vector, in ascending order."""
+    passages: RowNumbers | None
+    """The vectors that are not of a single sentence; None: all of them."""
     terms: TermCache
     """Occurrences of common terms that were searched for."""
 
     @property
     def size(self) -> int:
         """Return the estimated size in bytes, with the most that its terms may take."""
-        vectors = self.vectors.nbytes + self.vector_rows.nbytes
+        vectors = self.vectors.nbytes + 2 * self.vector_rows.nbytes
         return vectors + self.terms.max_bytes + BYTES_PER_DOCUMENT * len(self.documents.ids)
 
-    def compute_cosines(self, query: HalfVector) -> Floats:
-        """Return the similarity of each document to `query`: that of its most similar passage."""
-        cosines = np.full(len(self.documents.ids), np.nan)
+    def compute_cosines(self, query: HalfVector) -> tuple[Floats, Floats | None]:
+        """Return the similarity of each document to `query`, that of its most similar vector.
+
+        The second result leaves out the vectors of single sentences; None if there are none.
+        """
         vector = normalize_rows(query.to_numpy()[None, :])[0]
         # no matrix product: its rounding depends on the row's position, and equal texts must be equal
         similarities = np.clip(np.einsum("ij,j->i", self.vectors, vector), -1.0, 1.0)
-        firsts = np.flatnonzero(np.diff(self.vector_rows, prepend=-1))
+        cosines = self._highest(similarities, self.vector_rows)
+        if self.passages is None:
+            return cosines, None
+        return cosines, self._highest(similarities[self.passages], self.vector_rows[self.passages])
+
+    def _highest(self, similarities: npt.NDArray[np.float32], rows: RowNumbers) -> Floats:
+        cosines = np.full(len(self.documents.ids), np.nan)
+        firsts = np.flatnonzero(np.diff(rows, prepend=-1))
         # NaN: a document without a vector or, as in pgvector, with a vector of zeros
         with np.errstate(invalid="ignore"):
-            cosines[self.vector_rows[firsts]] = np.fmax.reduceat(similarities, firsts)
+            cosines[rows[firsts]] = np.fmax.reduceat(similarities, firsts)
         return cosines
 
 
@@ -91,7 +102,11 @@ def decode_space(row: Record, dimensions: int) -> CachedSpace:
     # shared by the tables of all searches
     documents = replace(documents, known_neighbourhood=documents.neighbourhood)
     terms = TermCache(len(documents.ids))
-    return CachedSpace(version, documents, places, vectors[order], vector_rows[order], terms)
+    of_sentences = decode_booleans(row["of_sentences"])[order]
+    passages = np.flatnonzero(~of_sentences) if of_sentences.any() else None
+    return CachedSpace(
+        version, documents, places, vectors[order], vector_rows[order], passages, terms
+    )
 
 
 def normalize_rows(vectors: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:

@@ -11,6 +11,7 @@ from choir_memory.search.cached_space import CachedSpace, decode_space
 from choir_memory.search.candidate_columns_store import CandidateColumns, quote_terms
 from choir_memory.search.candidates import decode_occurrences
 from choir_memory.search.full_scan_store import FEW_DOCUMENTS, FullScanResult, build_scan_result
+from choir_memory.text.splitting import FIRST_SENTENCE_PART
 
 # `{told}` depends on the time only by documents that end
 _SESSION_END = "min(d.expires_at) FILTER (WHERE d.expires_at > now())"
@@ -25,6 +26,8 @@ SELECT space.small, pg_current_snapshot()::text AS snapshot,
 FROM space LEFT JOIN LATERAL (
     SELECT {{documents_columns}}, {{end}} AS expires_at,
            array_send(array_agg(e.document_id IS NOT NULL)) AS has_vector,
+           array_send(array_agg(e.part >= {FIRST_SENTENCE_PART}) FILTER (WHERE e.part IS NOT NULL))
+               AS of_sentences,
            string_agg(public.halfvec_send(e.embedding), ''::bytea) AS vectors
     FROM {{documents}} d LEFT JOIN {{embeddings}} e ON e.document_id = d.id AND e.model = $1
     WHERE space.small AND {{told}}
@@ -85,6 +88,8 @@ async def search_cached_space(
     read = decode_occurrences(row, space.places)
     occurrences = space.terms.merge(columns.terms, cached, read)
     counts = occurrences.counts(len(space.documents.ids), len(columns.terms))
-    cosines = space.compute_cosines(columns.vector.value)
-    candidates = replace(space.documents, cosines=cosines, counts=counts)
+    cosines, whole_cosines = space.compute_cosines(columns.vector.value)
+    candidates = replace(
+        space.documents, cosines=cosines, whole_cosines=whole_cosines, counts=counts
+    )
     return build_scan_result(candidates, occurrences, columns.terms)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from choir_memory.embedding.embedder import QueryVector
-from choir_memory.search.candidates import NO_POSITION
+from choir_memory.search.candidates import NO_POSITION, SENTENCE_OFFSET
 from choir_memory.search.scope_store import CACHED_STATEMENTS, SearchScope
+from choir_memory.text.splitting import FIRST_SENTENCE_PART
 
 # Sessions are identified by a hash of their ids, 0 for none; documents by ctid, which is constant within
 # a statement and shorter than an id. A document with several passages appears once per passage.
@@ -30,7 +31,10 @@ array_send(array_agg({at})) AS held_places, array_send(array_agg(t.n)) AS held_t
 array_send(array_agg(ts_rank(d.tsv, t.term))) AS held_ranks
 """
 # subqueries: the query's vector is parsed once instead of once per row
-_COSINES = "array_send(array_agg(coalesce(1 - (e.embedding <=> (SELECT $2::halfvec)), 'NaN')))"
+_COSINES = f"""
+array_send(array_agg(coalesce(1 - (e.embedding <=> (SELECT $2::halfvec))
+    + CASE WHEN e.part >= {FIRST_SENTENCE_PART} THEN {SENTENCE_OFFSET} ELSE 0 END, 'NaN')))
+"""
 _VECTORS = "LEFT JOIN {embeddings} e ON e.document_id = d.id AND e.model = $3"
 _TERMS = """
 terms AS MATERIALIZED (

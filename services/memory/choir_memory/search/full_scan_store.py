@@ -117,7 +117,8 @@ def _near(material: CandidateTable) -> VectorResult:
         return NO_VECTOR_RESULT
     cosines = material.cosines[rows]
     hits = _scored(material, rows, material.cosines)
-    return VectorResult(hits, float(cosines.mean()), float(cosines.std()))
+    whole_mean = float(np.nanmean(material.message_cosines[rows]))
+    return VectorResult(hits, float(cosines.mean()), float(cosines.std()), whole_mean)
 
 
 def _scored(

@@ -96,6 +96,8 @@ class RankingQuery:
     mean_tokens: float
     mean_cosine: float = 0.0
     cosine_deviation: float = 0.0
+    mean_message_cosine: float | None = None
+    """The mean without the vectors of single sentences; None: the same as `mean_cosine`."""
     time: QueriedTime | None = None
     readable: bool = True
     """Whether the embedding model supports the query's language; if not, vectors count only if no word
@@ -188,7 +190,8 @@ class _Scoring:
 
     def relevances(self, rows: Sequence[int], parts: Mapping[Arm, Floats]) -> Floats:
         """Return the relevance of these rows."""
-        question, cosines = self._question, self._material.cosines[rows]
+        # whole messages: a sentence that happens to be similar must not bring up a reminder
+        question, cosines = self._question, self._material.message_cosines[rows]
         if not question.readable:
             cosines = np.full(len(rows), np.nan)
         text = (
@@ -196,7 +199,8 @@ class _Scoring:
         )
         matches: npt.NDArray[np.bool_] = np.any(self._own[rows] > 0, axis=1)
         documents = max(question.documents, len(self._material.ids))
-        average = average_similarity(question.mean_cosine, documents)
+        mean = question.mean_message_cosine
+        average = average_similarity(question.mean_cosine if mean is None else mean, documents)
         return estimate_relevance(cosines, average, text, matches) + parts["time"][rows]
 
     def _split_information(self) -> float:

@@ -36,7 +36,7 @@ from choir_memory.search.document_store import (
     read_session_page,
 )
 from choir_memory.search.expansion import EXPANSION_DEADLINE_S, QueryExpander
-from choir_memory.search.fusion import RankedDocument, RankingQuery, rank
+from choir_memory.search.fusion import MATCHING_ARMS, RankedDocument, RankingQuery, rank
 from choir_memory.search.hit_selection import (
     DistinctHit,
     SelectedHit,
@@ -77,7 +77,7 @@ MAX_QUERY_TERMS = 64
 """Maximum terms of a query; of a pasted page the longest ones are used."""
 MAX_RANKED = 1_000
 """Maximum hits ranked while duplicates are merged; more repetitions than that fill any response."""
-KNOWLEDGE_FLOOR = 0.15
+KNOWLEDGE_FLOOR = 0.17
 """Part of the best hit's score that further hits of knowledge need by default: a note or a fact is complete
 by itself, so a much weaker one is about something else. A message may be answered by its neighbour."""
 RECEIPT_DELAY_S = 0.2
@@ -345,6 +345,7 @@ class SearchService:
             result.text.mean_tokens,
             result.vectors.mean,
             result.vectors.deviation,
+            result.vectors.whole_mean,
             search.time,
             supports_language(self.embedders.name, query.query),
             asks_agent(query.query),
@@ -353,8 +354,9 @@ class SearchService:
             clauses=_clauses(query),
         )
         ranking = rank(question, result.material, result.lists, query.arms, limit)
-        floor = _default_floor(query, ranking) if query.min_score is None else query.min_score
-        return [document for document in ranking if floor is None or document.score >= floor]
+        if query.min_score is not None:
+            return [document for document in ranking if document.score >= query.min_score]
+        return _without_weak_hits(query, ranking)
 
     def _answer(self, search: _SearchState) -> MemoryHits:
         by_id = {ranked_document.document_id: ranked_document for ranked_document in search.ranking}
@@ -413,14 +415,22 @@ class SearchService:
             yield connection
 
 
-def _default_floor(query: MemoryQuery, ranking: Sequence[RankedDocument]) -> float | None:
-    """Return the score below which hits are left out by default; None for all.
+def _without_weak_hits(
+    query: MemoryQuery, ranking: Sequence[RankedDocument]
+) -> Sequence[RankedDocument]:
+    """Return the hits that a search of knowledge returns by default; all of sessions.
 
     An expanded query asks for documents that have little in common with its words.
     """
     if query.store != "knowledge" or query.expand or not ranking or ranking[0].score <= 0:
-        return None
-    return KNOWLEDGE_FLOOR * ranking[0].score
+        return ranking
+    floor = KNOWLEDGE_FLOOR * ranking[0].score
+    return [hit for hit in ranking if hit.score >= floor and _is_relevant(hit)]
+
+
+def _is_relevant(hit: RankedDocument) -> bool:
+    # in a language that the model does not support, a similarity alone is chance
+    return hit.relevance > 0 or not hit.arms.keys().isdisjoint(MATCHING_ARMS)
 
 
 def _arm_depth(query: MemoryQuery) -> int:

@@ -7,25 +7,29 @@ without an index all vectors are compared.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from choir_common.postgres.pool import Connection
+from choir_common.postgres.pool import Connection, Record
 from choir_memory.embedding.embedder import QueryVector
 from choir_memory.search.candidates import ARM_LIMIT, ArmResult, parse_arm_results
 from choir_memory.search.corpus_store import CorpusStatistics
 from choir_memory.search.scope_store import SearchScope
+from choir_memory.text.splitting import FIRST_SENTENCE_PART
 
+_WHOLE = f"e.part < {FIRST_SENTENCE_PART}"
 # The query's vector is a subquery everywhere: parsed once instead of once per row, also in a generic
 # plan.
 _VECTOR_ARM = """
 WITH near AS MATERIALIZED (
     SELECT e.document_id AS id, {place},
-           (1 - min(e.embedding <=> (SELECT $1::halfvec)))::float8 AS score
+           (1 - min(e.embedding <=> (SELECT $1::halfvec)))::float8 AS score,
+           (1 - min(e.embedding <=> (SELECT $1::halfvec)) FILTER (WHERE {whole}))::float8 AS whole_score
     FROM {embeddings} e {scoped_by_document} WHERE e.model = $3 AND {scope} GROUP BY 1, 2, 3
 )
 SELECT id, session_id, chunk_index, score, place,
-       (SELECT avg(score) FROM near) AS mean, (SELECT stddev_pop(score) FROM near) AS deviation
+       (SELECT avg(score) FROM near) AS mean, (SELECT stddev_pop(score) FROM near) AS deviation,
+       (SELECT avg(whole_score) FROM near) AS whole_mean
 FROM (SELECT *, row_number() OVER (ORDER BY score DESC, id) AS place FROM near) AS ranked
 WHERE place <= $2 ORDER BY place
-"""
+""".replace("{whole}", _WHOLE)
 _SET_WIDTH = "SET LOCAL hnsw.ef_search = {width}"
 # `ef_search` vectors at a time, until enough rows match the filters. To be able to continue, pgvector keeps
 # all vectors that it has passed: a fifth of the cost of a scan, also of one that does not continue.
@@ -50,16 +54,17 @@ near AS MATERIALIZED (
     ORDER BY e.embedding::halfvec({dimensions}) <=> (SELECT question FROM asked) LIMIT $2
 ),
 sample AS (
-    SELECT avg(score)::float8 AS mean, stddev_pop(score)::float8 AS deviation
-    FROM (SELECT 1 - (e.embedding <=> (SELECT question FROM asked)) AS score
+    SELECT avg(score)::float8 AS mean, stddev_pop(score)::float8 AS deviation,
+           avg(score) FILTER (WHERE whole)::float8 AS whole_mean
+    FROM (SELECT 1 - (e.embedding <=> (SELECT question FROM asked)) AS score, {whole} AS whole
           FROM {embeddings} e TABLESAMPLE SYSTEM ($3) REPEATABLE (1)
           WHERE e.model = {model} OFFSET 0) AS picked
 )
 SELECT n.id, n.session_id, n.chunk_index, (1 - min(n.distance))::float8 AS score,
-       row_number() OVER (ORDER BY min(n.distance), n.id) AS place, s.mean, s.deviation,
+       row_number() OVER (ORDER BY min(n.distance), n.id) AS place, s.mean, s.deviation, s.whole_mean,
        (SELECT count(*) FROM near) AS passages
-FROM near n CROSS JOIN sample s GROUP BY 1, 2, 3, s.mean, s.deviation ORDER BY place
-"""
+FROM near n CROSS JOIN sample s GROUP BY 1, 2, 3, s.mean, s.deviation, s.whole_mean ORDER BY place
+""".replace("{whole}", _WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +74,11 @@ class VectorResult:
     hits: Sequence[ArmResult]
     mean: float
     deviation: float
+    whole_mean: float
+    """The mean without the vectors of single sentences."""
 
 
-NO_VECTOR_RESULT = VectorResult((), 0.0, 0.0)
+NO_VECTOR_RESULT = VectorResult((), 0.0, 0.0, 0.0)
 
 
 async def search_vectors(
@@ -93,10 +100,7 @@ async def search_vectors(
             await connection.execute("; ".join(required))
         return await _by_index(connection, scope, corpus, vector, depth)
     arguments = (vector.value, depth, vector.model, *scope.arguments)
-    rows = await connection.fetch(scope.sql(_VECTOR_ARM, 4), *arguments)
-    if not rows:
-        return NO_VECTOR_RESULT
-    return VectorResult(parse_arm_results(rows), rows[0]["mean"], rows[0]["deviation"])
+    return _result(await connection.fetch(scope.sql(_VECTOR_ARM, 4), *arguments))
 
 
 def ef_search_for(documents: int) -> int:
@@ -131,8 +135,13 @@ async def _by_index(
     if not rows or rows[0]["passages"] < depth:
         await connection.execute(_CONTINUE_SCAN)
         rows = await connection.fetch(sql, *arguments)
+    return _result(rows)
+
+
+def _result(rows: Sequence[Record]) -> VectorResult:
     if not rows:
         return NO_VECTOR_RESULT
-    return VectorResult(
-        parse_arm_results(rows), rows[0]["mean"] or 0.0, rows[0]["deviation"] or 0.0
-    )
+    first = rows[0]
+    # a sample may be empty
+    mean, deviation = first["mean"] or 0.0, first["deviation"] or 0.0
+    return VectorResult(parse_arm_results(rows), mean, deviation, first["whole_mean"] or 0.0)

@@ -98,6 +98,20 @@ def split_sentences(message: str) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
+def sentences_to_embed(message: str) -> list[str]:
+    """Return the sentences of a message that both states something and asks for something; else nothing.
+
+    The vector of such a message is between both, so each of its sentences gets one of its own.
+    """
+    sentences = split_sentences(message)
+    stating = sum(not _is_request(sentence) for sentence in sentences)
+    return sentences[:MAX_CLAUSES] if 0 < stating < len(sentences) else []
+
+
+def _is_request(sentence: str) -> bool:
+    return question_share(sentence) > MIN_QUESTION_SHARE or _REQUEST.match(sentence) is not None
+
+
 def clauses_to_search(message: str) -> list[Clause]:
     """Return the clauses that may need memory, the most likely first; none for mere small talk."""
     sentences = split_sentences(message)

@@ -66,6 +66,12 @@ def detect_language(text: str) -> Language:
     return _language_of(query_terms(text))
 
 
+def is_english(text: str) -> bool:
+    """Return whether a text has stop words of English, and not more of another language."""
+    terms = query_terms(text)
+    return _language_of(terms) == "en" and not STOP_TERMS.isdisjoint(terms)
+
+
 def _language_of(terms: Collection[str]) -> Language:
     return max(_STOP_TERMS, key=lambda language: len(_STOP_TERMS[language].intersection(terms)))
 

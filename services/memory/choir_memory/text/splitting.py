@@ -85,6 +85,8 @@ DENSE_PASSAGE_CHARS = 220
 """Maximum characters for scripts in which each character is a token."""
 MAX_PASSAGES = 128
 """Enough for the longest text that the wire allows, 100,000 characters."""
+FIRST_SENTENCE_PART = 1_000
+"""Number of the first sentence among the parts of a document; smaller numbers are passages."""
 
 _BREAK = re.compile(r"(?<=[.!?])\s+|(?<=[。！？\n])\s*")
 
