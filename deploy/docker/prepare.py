@@ -136,9 +136,13 @@ def run_as(owner: FileOwner) -> Iterator[None]:
 
 def create_home(owner: FileOwner, home: Path) -> None:
     """Create what is missing in the state directory, as files of its owner."""
-    collections = home / COLLECTIONS
+    collections, backups = home / COLLECTIONS, home / BACKUPS
     with run_as(owner):
         paths = list(create_state_directory(home).paths)
+        if not backups.exists():
+            # a mount of control: the engine would make it as root's
+            backups.mkdir(mode=0o700)
+            paths.append(backups)
         if not collections.exists():
             collections.mkdir()
             # only this directory is mounted into memory's container, which runs as another user

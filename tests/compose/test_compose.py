@@ -170,7 +170,7 @@ def test_no_secret_is_in_any_environment_or_command(stack: ComposeStack) -> None
 
 
 def test_services_run_without_privileges(stack: ComposeStack) -> None:
-    for name in ("control", "egress", "memory", "gateway", "browser", "rehearsal"):
+    for name in ("control", "backups", "egress", "memory", "gateway", "browser", "rehearsal"):
         container = stack.service(name)
         assert container["HostConfig"]["ReadonlyRootfs"] is True
         assert container["HostConfig"]["CapDrop"] == ["ALL"]

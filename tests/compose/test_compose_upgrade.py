@@ -1,8 +1,10 @@
-"""`choirctl upgrade --compose` and whole-home backups with real containers.
+"""`choirctl upgrade --compose` and whole-home backups with real containers, from an earlier version on.
 
-The checkout is a clone with image names of its own, so that it changes no image of this machine.
+The tests run in their order. The checkout is a clone with image names of its own, so that it changes no image
+of this machine.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -22,9 +24,21 @@ import pytest
 
 from tests.compose.containers import ROOT, docker, engine_answers
 from tests.support.ports import free_port
+from tests.support.stack import EmbeddedStack, console_user, read_log, sessions_of
 
 MIGRATIONS = "services/control/choir_control/migrations"
-BROKEN = 'CREATE TABLE "choir_control".next (x int); SELECT 1 / 0;'
+BROKEN = {
+    "migrate": (
+        f"{MIGRATIONS}/9000_next.sql",
+        'CREATE TABLE "choir_control".next (x int); SELECT 1 / 0;',
+    ),
+    "start": (
+        "services/control/choir_control/__main__.py",
+        "raise SystemExit('this version is broken')\n",
+    ),
+}
+EARLIER = os.environ.get("CHOIR_TEST_EARLIER", "HEAD~15")
+"""A version some dozen commits back, with `choirctl backup` in containers."""
 WITHIN_S = 2400
 SERVICES = ("control", "memory", "gateway", "egress", "tools", "agent")
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(7200)]
@@ -38,6 +52,8 @@ class Installation:
     home: Path
     project: str
     env: dict[str, str]
+    newest: str = ""
+    """The commit of the version that is tested; an earlier one runs first."""
 
     def run(self, *command: str, code: int = 0) -> str:
         done = subprocess.run(
@@ -77,6 +93,19 @@ class Installation:
             return dict(json.loads((self.home / "upgrade/upgrade.json").read_text()))
         return {}
 
+    def prepare_version(self, ref: str) -> str:
+        """Commit a version with image names of its own on no branch; return its commit."""
+        self.git("checkout", "-q", "--detach", ref)
+        file = self.root / "docker-compose.yml"
+        file.write_text(re.sub(r"choir-(\w+:local)", rf"{self.project}-\1", file.read_text()))
+        self.git("commit", "-qam", "images of its own")
+        return self.git("rev-parse", "HEAD")
+
+    @property
+    def stack(self) -> EmbeddedStack:
+        """Return what reaches control by its socket in the state directory."""
+        return EmbeddedStack(self.home, int(self.env["CHOIR_HTTP_PORT"]))
+
     def unfinished_step(self) -> str:
         """Return the step of an upgrade that has not ended; empty if there is none."""
         record = self.record()
@@ -102,11 +131,10 @@ def choir() -> Iterator[Installation]:
     subprocess.run(["git", "clone", "-q", ROOT, root], check=True)
     choir = Installation(root, home, project, env)
     try:
-        choir.git("checkout", "-q", "-B", "tested", "HEAD")
+        head, earlier = choir.git("rev-parse", "HEAD"), choir.git("rev-parse", EARLIER)
         choir.git("remote", "remove", "origin")
-        file = root / "docker-compose.yml"
-        file.write_text(re.sub(r"choir-(\w+:local)", rf"{project}-\1", file.read_text()))
-        choir.git("commit", "-qam", "images of its own")
+        choir.newest = choir.prepare_version(head)
+        choir.git("checkout", "-q", "-B", "tested", choir.prepare_version(earlier))
         choir.compose("up", "--wait", "--build", "--quiet-pull")
         choir.choirctl("chat", "-m", "hello")
         yield choir
@@ -133,6 +161,55 @@ def check(choir: Installation, commit: str, revision: str, sessions: set[str]) -
         choir.choirctl("session", "verify", session)
 
 
+async def talk(choir: Installation, accepted: list[str], stop: asyncio.Event) -> None:
+    """Send messages until told to stop; a message counts once it was accepted."""
+    async with console_user(choir.stack.endpoint) as user:
+        while not stop.is_set():
+            with contextlib.suppress(AssertionError):
+                accepted.append(await user.says(f"message {len(accepted)}", patience_s=WITHIN_S))
+            await asyncio.sleep(0.5)
+
+
+async def test_an_earlier_version_is_upgraded_under_load(choir: Installation) -> None:
+    revision, sessions = choir.revision().partition("_")[0], choir.sessions()
+    accepted, stop = list[str](), asyncio.Event()
+    talking = asyncio.create_task(talk(choir, accepted, stop))
+    command = choir.upgrade_command("--from", f"git:{choir.newest}")
+    start = time.monotonic()
+    await asyncio.to_thread(choir.run, *command)
+    print(f"upgraded in {time.monotonic() - start:.0f} s")
+    before = len(accepted)
+    async with asyncio.timeout(300):
+        while len(accepted) < before + 3:
+            await asyncio.sleep(0.5)
+    stop.set()
+    await talking
+    assert choir.record()["outcome"] == "done"
+    async with console_user(choir.stack.endpoint) as user:
+        await user.asks("and now?")
+    started: set[str] = set()
+    for row in await sessions_of(choir.stack):
+        events = await read_log(choir.stack, row["session_id"])
+        started.update(str(it.payload.get("inbox_id")) for it in events)
+    assert set(accepted) <= started, "an accepted message is in no log"
+    await asyncio.to_thread(check, choir, choir.newest, revision, sessions)
+
+
+def test_the_schedule_backs_up_in_containers(choir: Installation) -> None:
+    file = choir.home / "config.json"
+    config = json.loads(file.read_text())
+    owner = file.stat()
+    file.write_text(json.dumps({**config, "backup": {"every": "1d"}}))
+    os.chown(file, owner.st_uid, owner.st_gid)
+    deadline = time.monotonic() + 300
+    while not (backups := list((choir.home / "backups").glob("choir-*-scheduled.tar"))):
+        assert time.monotonic() < deadline, choir.compose("logs", "--no-color", "backups")
+        time.sleep(1)
+    assert len(backups) == 1
+    report = json.loads(choir.choirctl("backup", "verify", str(backups[0]), "--json"))
+    assert report["ok"] and report["workspaces"]
+
+
 def test_a_home_in_containers_comes_back_with_everything(choir: Installation) -> None:
     (choir.home / "workspaces/main/note.txt").write_text("kept")
     before = choir.sessions()
@@ -142,7 +219,7 @@ def test_a_home_in_containers_comes_back_with_everything(choir: Installation) ->
     (choir.home / "workspaces/main/note.txt").write_text("changed")
     restore = ("run", "--rm", "--no-deps", "-T", "control", "choirctl", "backup", "restore", file)
     assert "connections use the database" in " ".join(choir.compose(*restore, code=5).split())
-    choir.compose("stop", "control", "memory")
+    choir.compose("stop", "control", "memory", "backups")
     assert "--replace" in choir.compose(*restore, code=5)
     report = json.loads(choir.compose(*restore, "--replace", "--json"))
     assert report["sessions"] >= 1
@@ -153,11 +230,12 @@ def test_a_home_in_containers_comes_back_with_everything(choir: Installation) ->
     assert choir.choirctl("chat", "-m", "still there?").strip()
 
 
-def test_a_version_that_does_not_migrate_is_undone(choir: Installation) -> None:
+@pytest.mark.parametrize("step", BROKEN)
+def test_a_version_that_does_not_migrate_or_start_is_undone(choir: Installation, step: str) -> None:
     old, revision, sessions = choir.git("rev-parse", "HEAD"), choir.revision(), choir.sessions()
-    commit = choir.commit_next(f"{MIGRATIONS}/9000_next.sql", BROKEN)
+    commit = choir.commit_next(*BROKEN[step])
     text = choir.run(*choir.upgrade_command("--from", f"git:{commit}"), code=1)
-    assert "in the step migrate" in " ".join(text.split())
+    assert f"in the step {step}" in " ".join(text.split())
     assert choir.record()["outcome"] == "rolled-back"
     check(choir, old, revision, sessions)
 

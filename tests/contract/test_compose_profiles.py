@@ -20,6 +20,7 @@ CHAT = {
     "control",
     "egress",
     "gateway",
+    "backups",
 }
 PROFILES = {
     "": set[str](),

@@ -112,18 +112,22 @@ def test_a_dashboard_that_grafana_takes() -> None:
         taken |= cells
 
 
+def scrape_targets() -> Iterator[str]:
+    """Yield every address that Prometheus asks, with a name that may not resolve."""
+    for job in read("prometheus.yml")["scrape_configs"]:
+        for config in job.get("static_configs", ()):
+            yield from config["targets"]
+        for config in job.get("dns_sd_configs", ()):
+            yield from (f"{name}:{config['port']}" for name in config["names"])
+
+
 def test_whoever_is_asked_or_told_is_a_service_on_a_shared_network() -> None:
     services = whole_stack()
 
     def reaches(one: str, other: str) -> bool:
         return bool(set(services[one]["networks"]) & set(services[other]["networks"]))
 
-    targets = [
-        target
-        for job in read("prometheus.yml")["scrape_configs"]
-        for config in job["static_configs"]
-        for target in config["targets"]
-    ]
+    targets = list(scrape_targets())
     for target in targets:
         name, _, port = target.partition(":")
         assert reaches("prometheus", name), target

@@ -1,10 +1,13 @@
 """Regular backups while the stack runs, by the section `backup` of config.json.
 
-Each is written by a process of its own: compressing and encrypting gigabytes must not delay the supervisor.
-When the next one is due follows from the newest file, so nothing has to be remembered over restarts.
+Containers run it as a program of its own: `python -m choir_local.backup_schedule`. Each backup is written by
+another process: compressing and encrypting gigabytes must not delay the supervisor. When the next one is due
+follows from the newest file, so nothing has to be remembered over restarts.
 """
 
 import asyncio
+import contextlib
+import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from datetime import UTC, datetime, timedelta
@@ -12,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from choir_common.wire.backup_config import BackupConfig
 from choir_local.backup.failure import BackupFailureFile
 from choir_local.backup.passphrase import backup_config, backup_directory
+from choir_local.backup.restore_in_place import is_restore_unfinished
 from choir_local.backup.storage import SCHEDULED, list_backups
 from choir_local.home import Home
 from choir_local.launch import clean_environment
@@ -54,6 +58,8 @@ class BackupSchedule:
     def _is_due(self, now: datetime) -> bool:
         if self._rest_until is not None and now < self._rest_until:
             return False
+        if is_restore_unfinished(self._home):
+            return False  # files and database are of two states
         config = backup_config(self._home)
         if config is None:
             return False
@@ -67,6 +73,9 @@ class BackupSchedule:
     async def _back_up(self) -> str:
         """Write a backup; return why it failed, or an empty text."""
         environment = {**self._settings.as_environment(), "CHOIR_HOME": str(self._home.root)}
+        if self._settings.postgres_dsn:
+            environment["CHOIR_POSTGRES_DSN"] = self._settings.postgres_dsn
+            environment["CHOIR_SECRETS_FILE"] = str(self._settings.secrets_file or "")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "choir_local.backup"),
             env=clean_environment(**environment),
@@ -84,3 +93,18 @@ class BackupSchedule:
                 process.terminate()
                 await process.wait()
         return stderr[-SAID_BYTES:].decode(errors="replace").strip() if process.returncode else ""
+
+
+async def main() -> None:
+    """Back up whenever it is due, until SIGTERM."""
+    settings = LocalSettings.load()
+    schedule = BackupSchedule(Home(settings.home.expanduser().absolute()), settings)
+    work = asyncio.ensure_future(schedule.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -24,6 +24,7 @@ from choir_common.stack_secrets import POSTGRES_ADMIN
 from choir_local.backup.passphrase import backup_directory
 from choir_local.backup_schedule import BackupSchedule
 from choir_local.bus_users import service_users
+from choir_local.bytecode import compile_imports_of_agents
 from choir_local.config_values import own_transcription, read_config
 from choir_local.home import Home
 from choir_local.model_choice import ModelChoice, choose_model
@@ -127,11 +128,13 @@ class Stack:
             if self._stop_wanted:
                 return
             backups = asyncio.create_task(BackupSchedule(self.home, self._settings).run())
+            bytecode = asyncio.create_task(compile_imports_of_agents())
             try:
                 await self._supervisor.run()
             finally:
                 backups.cancel()
-                await asyncio.gather(backups, return_exceptions=True)
+                bytecode.cancel()
+                await asyncio.gather(backups, bytecode, return_exceptions=True)
 
     def _make_supervisor(self, setup: StackSetup) -> Supervisor:
         # output of third-party servers is redacted only here

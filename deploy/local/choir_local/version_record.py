@@ -5,13 +5,13 @@ plain words before its services fail one by one.
 """
 
 from collections.abc import Mapping
-from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_common.errors import StartupError
+from choir_common.extras import installed_version
 from choir_local.home import Home, write_private
 
 MIGRATIONS = (
@@ -35,7 +35,7 @@ class VersionRecord(BaseModel):
 def write_version(home: Home) -> None:
     """Record this version. Raises OSError."""
     newest = {package: _names(package)[-1] for package in MIGRATIONS}
-    record = VersionRecord(choir=metadata.version("choir-local"), newest=newest)
+    record = VersionRecord(choir=installed_version(), newest=newest)
     write_private(version_file(home), record.model_dump_json(indent=1))
 
 

@@ -22,6 +22,20 @@ from choirctl.service.unit_files import (
 from tests.support.shell import ChoirctlRunner
 
 PROGRAM = ("/usr/bin/env", "-P", "-m", "choirctl", "up", "--no-chat")
+# Keys that Choir uses, with their types as in launchd.plist(5). launchd ignores a key that it does not know.
+LAUNCHD_KEYS = {
+    "Label": str,
+    "ProgramArguments": list,
+    "EnvironmentVariables": dict,
+    "RunAtLoad": bool,
+    "KeepAlive": dict,
+    "ThrottleInterval": int,
+    "ExitTimeOut": int,
+    "Umask": int,
+    "ProcessType": str,
+    "StandardOutPath": str,
+    "StandardErrorPath": str,
+}
 # Answers as systemctl 257 does: 1 and a message for what it does not know, a state for the questions.
 SYSTEMCTL = """#!/bin/sh
 echo "$*" >>"$0.calls"
@@ -93,6 +107,10 @@ def test_the_property_list_of_macos_runs_the_same_program() -> None:
     assert content["ProgramArguments"] == list(PROGRAM)
     assert content["EnvironmentVariables"] == {"CHOIR_HOME": "/Users/ann/.choir.d"}
     assert content["RunAtLoad"] and content["KeepAlive"] == {"SuccessfulExit": False}
+    assert {name: type(value) for name, value in content.items()} == LAUNCHD_KEYS
+    assert isinstance(content["KeepAlive"]["SuccessfulExit"], bool)
+    assert content["ProcessType"] in ("Background", "Standard", "Adaptive", "Interactive")
+    assert Path(content["StandardOutPath"]).is_absolute()
 
 
 def test_a_service_is_installed_reported_and_removed(tmp_path: Path, systemctl: Path) -> None:

@@ -1,24 +1,35 @@
 """The section `postgres` of config.json: the stack uses that server, and runs none of its own."""
 
+import asyncio
+import contextlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-from choir_common.errors import NotFound, StartupError
+from choir_common.errors import Conflict, NotFound, StartupError
 from choir_common.postgres.configured import read_postgres_address
+from choir_common.postgres.pool import Database
 from choir_common.wire.config import PostgresConfig
 from choir_control.settings import ControlSecrets, ControlSettings
+from choir_local.backup.create import require_own_home
+from choir_local.backup.restore import restore_home
 from choir_local.database.connection import require_embedded_database
+from choir_local.home import Home
 from choir_local.services import SERVICES
 from choir_local.settings import LocalSettings
 from choir_local.stack import running_stack
+from choir_local.upgrade.compose_steps import ComposeSteps
+from choir_local.upgrade.record import UpgradeRecord, UpgradeVersions
 from choirctl.start.state_directory import create_state_directory
+from tests.service.local.test_database import write_log
 from tests.support.home import make_short_directory
 from tests.support.postgres import PASSWORD, running_postgres
+from tests.support.shell import ChoirctlRunner
 
 SECRET = "our-postgres"
 
@@ -45,6 +56,15 @@ def set_secret(home: Path, value: str) -> None:
     path.chmod(0o600)
 
 
+@contextlib.asynccontextmanager
+async def connection(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    there = await asyncpg.connect(dsn, password=PASSWORD)
+    try:
+        yield there
+    finally:
+        await there.close()
+
+
 def settings_for(home: Path) -> LocalSettings:
     return LocalSettings(home=home, model_source="rehearsal", http_port=0)
 
@@ -58,15 +78,54 @@ async def test_the_stack_keeps_everything_in_the_server_that_config_json_names(h
         async with running_stack(settings_for(home), services=services) as stack:
             assert "postgres" not in stack.state.children
             assert sockets in stack.state.endpoints["postgres"].replace("%2F", "/")
-        there = await asyncpg.connect(server.dsn, password=PASSWORD)
-        try:
+        async with connection(server.dsn) as there:
             for table in ("choir_control.sessions", "choir_memory.spaces"):
                 assert await there.fetchval("SELECT to_regclass($1)", table) is not None
-        finally:
-            await there.close()
     assert not (home / "data/postgres").exists()
-    with pytest.raises(NotFound, match="use its own pg_dump"):
+    with pytest.raises(NotFound, match="backup create"):
         require_embedded_database(settings_for(home))
+    with pytest.raises(Conflict, match="Upgrade by hand"):
+        require_own_home(settings_for(home))
+
+
+async def test_a_server_elsewhere_is_backed_up_and_restored_into_choirs_own(home: Path) -> None:
+    """Its user is no superuser, as on a managed server, and has another name than Choir's own."""
+    shell = ChoirctlRunner(home)
+    async with running_postgres() as server, connection(server.dsn) as admin:
+        await admin.execute(
+            f"CREATE ROLE alice LOGIN CREATEROLE PASSWORD '{PASSWORD}'; GRANT ALL ON DATABASE choir TO alice"
+        )
+        await admin.execute("GRANT CREATE ON SCHEMA public TO alice")
+        sockets = server.dsn.partition("host=")[2]
+        name_server(home, host=sockets, user="alice")
+        set_secret(home, PASSWORD)
+        dsn = server.dsn.replace("choir@", "alice@", 1)
+        async with Database(dsn, PASSWORD, size=2, application="test") as database:
+            await write_log(database, events=30)
+        report = await asyncio.to_thread(shell.data, "backup", "create", "--without-secrets")
+    assert not (home / "data/postgres").exists()
+    there = ChoirctlRunner(home.with_name(f"{home.name}-b"))
+    try:
+        restored = there.data("backup", "restore", report["file"])
+        assert restored["events"] == 30 and restored["server"] == sockets
+        assert "postgres" not in json.loads((there.home / "config.json").read_text())
+        assert all(each["missing"] == [] for each in there.data("db", "status")["schemas"])
+    finally:
+        shutil.rmtree(there.home, ignore_errors=True)
+
+
+async def test_what_would_meet_a_server_elsewhere_says_what_to_do_instead(home: Path) -> None:
+    name_server(home)
+    local = settings_for(home)
+    in_container = local.model_copy(update={"postgres_dsn": "postgresql://choir@postgres/choir"})
+    with pytest.raises(Conflict, match="remove the section `postgres`"):
+        await restore_home(
+            in_container, home / "x", None, replace=True, show_progress=lambda _: None
+        )
+    code = UpgradeVersions(kind="compose", source="x", directory=str(home))
+    record = UpgradeRecord(id="u1", made_at=datetime.now(UTC), code=code, was_running=True)
+    with pytest.raises(Conflict, match="Upgrade by hand"):
+        await ComposeSteps(Home(home), record).run("prepare", record)
 
 
 async def test_a_server_whose_secret_is_not_set_stops_the_start_in_a_sentence(home: Path) -> None:

@@ -13,9 +13,10 @@ import pytest
 
 from choir_common.eventlog.chain import LogHead, link_event
 from choir_common.eventlog.key_file import load_keys
+from choir_common.postgres.pool import Database
 from choir_common.wire.events import UserMessageStarted
 from choir_local.database import schemas
-from choir_local.database.connection import DatabaseAccess, open_database
+from choir_local.database.connection import open_database
 from choir_local.settings import LocalSettings
 from tests.support.home import make_short_directory
 from tests.support.preloaded_choirctl import run_choirctl
@@ -40,51 +41,54 @@ async def fill(home: Path, events: int = 700) -> None:
     home.mkdir()
     (home / "secrets.json").write_text(json.dumps({"openrouter-key": CANARY}))
     (home / "config.json").write_text('{"agents": {}, "workspaces": {}}')
-    async with open_database(LocalSettings(home=home)) as reached:
-        await _write(reached, events)
+    async with (
+        open_database(LocalSettings(home=home)) as reached,
+        reached.database() as database,
+    ):
+        await write_log(database, events)
 
 
-async def _write(reached: DatabaseAccess, events: int) -> None:
+async def write_log(database: Database, events: int) -> None:
+    """Make one session's log and one agent's memory in an empty database."""
     head, rows = LogHead(), []
     for number in range(events):
         words = UserMessageStarted(inbox_id=f"in_{number}", dm="console", text="hé", turn_id="t")
         event = link_event(head, "ses_1", "edge", words, datetime.now(UTC))
         head = LogHead(event.rev, event.hash)
         rows.append(event)
-    async with reached.database() as database:
-        await schemas.migrate_all(database)
-        await database.execute(
-            "INSERT INTO choir_control.sessions (session_id, agent_id, status, epoch, head_rev,"
-            " head_hash, workspace, llm, dm, gateway) VALUES"
-            " ('ses_1', 'main', 'crashed', 1, $1, $2, 'main', 'default', 'console', 'console')",
-            head.rev,
-            head.hash,
+    await schemas.migrate_all(database)
+    await database.execute(
+        "INSERT INTO choir_control.sessions (session_id, agent_id, status, epoch, head_rev,"
+        " head_hash, workspace, llm, dm, gateway) VALUES"
+        " ('ses_1', 'main', 'crashed', 1, $1, $2, 'main', 'default', 'console', 'console')",
+        head.rev,
+        head.hash,
+    )
+    async with database.transaction() as held:
+        await held.executemany(
+            "INSERT INTO choir_control.session_events (session_id, rev, lane, type, payload, at,"
+            " hash_prev, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            [
+                (
+                    e.session_id,
+                    e.rev,
+                    e.lane,
+                    e.type,
+                    json.dumps(e.payload),
+                    e.at,
+                    e.hash_prev,
+                    e.hash,
+                )
+                for e in rows
+            ],
         )
-        async with database.transaction() as held:
-            await held.executemany(
-                "INSERT INTO choir_control.session_events (session_id, rev, lane, type, payload, at,"
-                " hash_prev, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-                [
-                    (
-                        e.session_id,
-                        e.rev,
-                        e.lane,
-                        e.type,
-                        json.dumps(e.payload),
-                        e.at,
-                        e.hash_prev,
-                        e.hash,
-                    )
-                    for e in rows
-                ],
-            )
-        await database.execute('CREATE ROLE "choir_main" NOLOGIN NOINHERIT')
-        await database.execute(
-            "INSERT INTO choir_memory.embedding_models (name, dimensions, state)"
-            " VALUES ('m', 3, 'active');"
-            " INSERT INTO choir_memory.spaces (agent_id) VALUES ('main')"
-        )
-        await schemas.migrate_all(database)
+    await database.execute('CREATE ROLE "choir_main" NOLOGIN NOINHERIT')
+    await database.execute(
+        "INSERT INTO choir_memory.embedding_models (name, dimensions, state)"
+        " VALUES ('m', 3, 'active');"
+        " INSERT INTO choir_memory.spaces (agent_id) VALUES ('main')"
+    )
+    await schemas.migrate_all(database)
 
 
 async def test_a_backup_restored_elsewhere_is_the_same_and_verifies(homes: Path) -> None:

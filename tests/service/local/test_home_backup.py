@@ -22,7 +22,13 @@ from choir_local.backup.archive import BackupWriter, read_archive
 from choir_local.backup.extraction import BackupFileWriter
 from choir_local.backup.manifest import BackupHead, BackupManifest
 from choir_local.backup.restore import restore_home
-from choir_local.backup.storage import backup_name, list_backups, prune_backups, select_kept
+from choir_local.backup.storage import (
+    backup_name,
+    list_backups,
+    prune_backups,
+    remove_partial_files,
+    select_kept,
+)
 from choir_local.backup_schedule import is_due
 from choir_local.settings import LocalSettings
 from tests.service.local.test_database import CANARY, fill
@@ -307,6 +313,12 @@ def test_retention_keeps_the_newest_of_each_period(tmp_path: Path) -> None:
     for at in times[:10]:
         (tmp_path / backup_name(at, "scheduled", encrypted=True)).touch()
     (tmp_path / backup_name(NOW, encrypted=False)).touch()
+    killed, growing = (tmp_path / f".choir-{n}-scheduled.tar.age.partial" for n in (1, 2))
+    for file, age in ((killed, timedelta(hours=2)), (growing, timedelta(minutes=1))):
+        file.touch()
+        os.utime(file, ((NOW - age).timestamp(),) * 2)
+    remove_partial_files(tmp_path, NOW)
+    assert growing.exists() and not killed.exists()
     (tmp_path / "mine.txt").touch()
     rule = BackupRetention(last=1, daily=2, weekly=0, monthly=0)
     assert len(prune_backups(tmp_path, rule)) == 8

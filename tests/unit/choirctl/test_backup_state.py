@@ -12,7 +12,7 @@ from choir_local.backup.storage import backup_name
 from choir_local.backup_schedule import BackupSchedule
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
-from choirctl.start.backup_state import OFF, find_backup_problem
+from choirctl.start.backup_state import CONTAINER_LOG, OFF, find_backup_problem
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 
@@ -34,7 +34,8 @@ def make_backup(home: Home, age: timedelta, reason: str = "scheduled") -> None:
 
 def test_backups_that_are_off_or_late_are_named(home: Home) -> None:
     make_backup(home, timedelta(minutes=5), "upgrade")
-    assert "yet" in find_backup_problem(home, NOW)
+    assert "see logs/stack.log" in find_backup_problem(home, NOW)
+    assert "compose logs backups" in find_backup_problem(home, NOW, CONTAINER_LOG)
     make_backup(home, timedelta(days=3))
     problem = find_backup_problem(home, NOW)
     assert "late: the newest is 3d old, and `backup.every` is 1d" in problem

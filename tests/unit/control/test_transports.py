@@ -103,3 +103,15 @@ def test_the_fingerprint_is_what_openssl_shows(tmp_path: Path) -> None:
     issue_certificate(files, ["localhost"], NOW)
     shown = fingerprint_of(files.authority.read_text())
     assert len(shown) == 95 and set(shown) <= set("0123456789ABCDEF:")
+
+
+def test_other_users_may_read_the_authoritys_certificate_and_nothing_else(tmp_path: Path) -> None:
+    """A container of Prometheus gets this file alone, and has a user of its own."""
+    files = CertificateFiles(tmp_path / "tls")
+    issue_certificate(files, ["localhost"], NOW)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in files.directory.iterdir()}
+    assert modes.pop("ca.pem") == 0o644
+    assert set(modes.values()) == {0o600} and files.directory.stat().st_mode & 0o777 == 0o700
+    files.authority.chmod(0o600)  # of an earlier version
+    issue_certificate(files, ["localhost"], NOW)
+    assert files.authority.stat().st_mode & 0o777 == 0o644

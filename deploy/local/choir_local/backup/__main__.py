@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 
 from choir_common.errors import ChoirError
@@ -14,6 +15,8 @@ NICENESS = 10
 def main() -> int:
     """Write a backup and delete those that the rule does not keep; return the exit code."""
     os.nice(NICENESS)
+    # an exception, so that the unfinished file is removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         asyncio.run(make_scheduled_backup(LocalSettings.load(), lambda _: None))
     except (ChoirError, OSError) as error:

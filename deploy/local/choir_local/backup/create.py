@@ -21,14 +21,14 @@ from choir_local.backup.sources import BackupScope, HomeFiles
 from choir_local.database.backup import ShowProgress
 from choir_local.database.connection import (
     DatabaseAccess,
-    open_database,
+    configured_server,
+    open_database_in_use,
     program_output,
     require_embedded_database,
 )
 from choir_local.database.schemas import schema_statuses
 from choir_local.database.store import DatabaseStore
 from choir_local.home import Home, sync_directory
-from choir_local.postgres_cluster import DATABASE
 from choir_local.settings import LocalSettings
 
 PIECE = 8 << 20  # bytes of the dump in memory at a time
@@ -56,10 +56,9 @@ async def create_home_backup(
     """
     if request.passphrase is None and request.scope.secrets:
         raise ValueError("secrets are never written without a passphrase")
-    require_embedded_database(settings)
     _check_target(request.target)
     home = Home(settings.home.expanduser().absolute())
-    async with open_database(settings) as access:
+    async with open_database_in_use(settings) as access:
         with _partial_file(request.target) as file:
             sink: CleartextWriter = (
                 AgeWriter(file, request.passphrase) if request.passphrase else file
@@ -74,13 +73,26 @@ async def create_home_backup(
 
 
 def require_own_home(settings: LocalSettings) -> None:
-    """Raise Conflict in a container, and NotFound for a home without an embedded database."""
+    """Raise Conflict where this machine's choirctl cannot upgrade, NotFound without an embedded database."""
     if settings.postgres_dsn:
         raise Conflict(
             "This is a container, which cannot replace itself. Upgrade from outside: `choirctl upgrade "
             "--compose DIR`, see docs/upgrade.md."
         )
+    home = Home(settings.home.expanduser().absolute())
+    server = configured_server(home)
+    if server is not None:
+        raise Conflict(unsupported_server(home, server.host))
     require_embedded_database(settings)
+
+
+def unsupported_server(home: Home, host: str) -> str:
+    """Return why an upgrade refuses a Postgres elsewhere, and what to do instead."""
+    return (
+        f"{home.config_file} names the Postgres at {host}, which an upgrade cannot copy and put back. "
+        "Upgrade by hand: `choirctl backup create`, stop Choir, install the new version, and start it; it "
+        "migrates. To go back, restore that server from a copy of its own. See docs/upgrade.md."
+    )
 
 
 def _head(request: BackupRequest, home: Home) -> BackupHead:
@@ -127,6 +139,9 @@ class _Content:
             await self._write_dump(show_progress)
             # after the dump: an extra role does no harm, a missing one would
             roles = await DatabaseStore(database).roles()
+            if self.access.configured is not None:
+                # it may have privileges in the dump
+                roles.append(self.access.configured.user)
         walk = self.files.add_all()
         while (added := await asyncio.to_thread(next, walk, None)) is not None:
             show_progress(f"files: {added / 1e6:.1f} MB")
@@ -142,7 +157,8 @@ class _Content:
 
     async def _write_dump(self, show_progress: ShowProgress) -> None:
         size = number = 0
-        async with program_output(self.access, "pg_dump", "--format=custom", DATABASE) as output:
+        options = ("pg_dump", "--format=custom", self.access.name)
+        async with program_output(self.access, *options) as output:
             while piece := await _read_piece(output):
                 await asyncio.to_thread(self.writer.add_bytes, f"{DUMP_PREFIX}{number:06}", piece)
                 size, number = size + len(piece), number + 1

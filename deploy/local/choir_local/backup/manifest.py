@@ -48,7 +48,7 @@ class BackupManifest(BaseModel):
 
     postgres: str
     roles: list[str]
-    """The agents' database roles, which the dump refers to."""
+    """The database roles of agents, and of Choir on a Postgres elsewhere: the dump refers to them."""
     schemas: dict[str, str]
     """The revision of each schema."""
     secrets: bool

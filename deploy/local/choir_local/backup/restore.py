@@ -31,7 +31,7 @@ from choir_local.backup.restore_in_place import (
 )
 from choir_local.backup.sources import BACKUPS, SECRETS
 from choir_local.database.backup import ShowProgress
-from choir_local.database.connection import open_database
+from choir_local.database.connection import configured_server, open_database
 from choir_local.database.restore import load_dump, replace_database
 from choir_local.database.store import LogVerification
 from choir_local.exchange import put_in_place
@@ -53,6 +53,8 @@ class HomeRestoration:
     chains: list[LogVerification]
     previous: Path | None
     """Where the state directory is that was there before."""
+    server: str = ""
+    """The Postgres that the backup was made of, if it was not Choir's own; config.json no longer names it."""
 
 
 @contextlib.contextmanager
@@ -111,6 +113,7 @@ async def restore_home(
     with _staging_directory(home.root.with_name(f".{home.root.name}.restoring")) as staging:
         show_progress("checking and extracting the backup")
         dump, head, manifest = await asyncio.to_thread(_extract, source, passphrase, home, staging)
+        server = _use_own_database(staging / "config.json")
         if not manifest.secrets:
             _copy_secrets(home.root, staging)
         staged = settings.model_copy(update={"home": staging})
@@ -121,7 +124,7 @@ async def restore_home(
         show_progress("putting it in place")
         await asyncio.to_thread(os.sync)
         previous = _put_in_place(home, staging, manifest)
-    return HomeRestoration(head, manifest, chains, previous)
+    return HomeRestoration(head, manifest, chains, previous, server)
 
 
 async def _restore_in_container(
@@ -133,6 +136,12 @@ async def _restore_in_container(
     show_progress: ShowProgress,
 ) -> HomeRestoration:
     home = Home(settings.home.expanduser().absolute())
+    used = configured_server(home)
+    if used is not None:
+        raise Conflict(
+            f"{home.config_file} names the Postgres at {used.host}. A restore goes into the database of the "
+            "containers: stop Choir, remove the section `postgres` from the file, and restore again."
+        )
     # it raises Conflict while a service uses the database
     async with open_database(settings, stopped=True) as access:
         if is_restore_unfinished(home):
@@ -145,13 +154,14 @@ async def _restore_in_container(
             dump, head, manifest = await asyncio.to_thread(
                 _extract, source, passphrase, home, staging
             )
+            server = _use_own_database(staging / "config.json")
             chains = await load_dump(access, dump, manifest.roles, show_progress)
             shutil.rmtree(staging / "run")
             show_progress("putting it in place")
             await asyncio.to_thread(os.sync)
             mark_complete(home, manifest)
             previous = await finish_restore(access)
-    return HomeRestoration(head, manifest, chains, previous)
+    return HomeRestoration(head, manifest, chains, previous, server)
 
 
 def check_target(home: Home, *, replace: bool) -> None:
@@ -233,6 +243,16 @@ def _rewrite_paths(config: Path, head: BackupHead, home: Path, outside: set[str]
             values["workspaces"][name]["path"] = str(home / outside_folder(head) / name)
         text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     config.write_text(text)
+
+
+def _use_own_database(config: Path) -> str:
+    """Remove the section `postgres`: the database is restored into Choir's own. Return the host it named."""
+    values = json.loads(config.read_text()) if config.is_file() else {}
+    section = values.pop("postgres", None)
+    if section is None:
+        return ""
+    config.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    return str(section["host"])
 
 
 def _copy_secrets(home: Path, staging: Path) -> None:

@@ -3,10 +3,11 @@
 Names contain the time, so that a list needs no passphrase. Other files in the directory are left alone.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from choir_common.wire.backup_config import BackupRetention
@@ -14,6 +15,7 @@ from choir_common.wire.backup_config import BackupRetention
 NAME = re.compile(r"choir-(\d{8}T\d{6}Z)(?:-([a-z]+))?\.tar(\.age)?")
 TIME = "%Y%m%dT%H%M%SZ"
 SCHEDULED = "scheduled"
+ABANDONED_AFTER = timedelta(minutes=30)
 Period = Callable[[datetime], tuple[int, ...]]
 
 
@@ -78,6 +80,14 @@ def prune_backups(directory: Path, rule: BackupRetention) -> list[Path]:
     for path in removed:
         path.unlink(missing_ok=True)
     return removed
+
+
+def remove_partial_files(directory: Path, now: datetime) -> None:
+    """Delete what killed scheduled backups left. One that still grows is of another process."""
+    for path in directory.glob(f".choir-*-{SCHEDULED}.tar*.partial"):
+        with contextlib.suppress(FileNotFoundError):
+            if now.timestamp() - path.stat().st_mtime > ABANDONED_AFTER.total_seconds():
+                path.unlink()
 
 
 def _newest_of_each(

@@ -1,4 +1,4 @@
-"""Access to the database of a home: of the running stack, started temporarily, or in a container.
+"""Access to the database of a home: of the running stack, started temporarily, in a container, or elsewhere.
 
 Called by `backup`, `restore` and `schemas`; also runs pg_dump and pg_restore for them. While a temporary
 server runs, the home is locked, so that no stack starts at the same time.
@@ -16,8 +16,11 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from choir_common.errors import Conflict, NotFound, StartupError
+from choir_common.postgres.configured import read_postgres_address
 from choir_common.postgres.pool import Database
+from choir_common.secret_file import read_secret_file
 from choir_common.stack_secrets import POSTGRES_ADMIN
+from choir_common.wire.config import PostgresConfig
 from choir_local.config_values import read_config
 from choir_local.home import Home, write_private
 from choir_local.launch import clean_environment
@@ -47,11 +50,28 @@ class DatabaseAccess:
     """Host name, or directory of the socket."""
     password: str
     binaries: PostgresBinaries
+    configured: PostgresConfig | None = None
+    """The server that config.json names, if this is it."""
 
     def database(self, name: str = DATABASE, size: int = 2) -> Database:
         """Return a pool for one of its databases; open it with `async with`."""
         dsn = f"postgresql://{SUPERUSER}@/{name}?host={self.host}"
+        if self.configured is not None:
+            dsn = self.configured.dsn
         return Database(dsn, self.password, size=size, application=APPLICATION)
+
+    @property
+    def name(self) -> str:
+        """Return the name of Choir's database."""
+        return self.configured.database if self.configured else DATABASE
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Return the options with which Postgres' programs reach it."""
+        server = self.configured
+        user = server.user if server else SUPERUSER
+        port = ("--port", str(server.port)) if server else ()
+        return ("--host", self.host, *port, "--username", user, "--no-password")
 
 
 @contextlib.asynccontextmanager
@@ -97,14 +117,48 @@ async def open_database(
             await server.stop()
 
 
+@contextlib.asynccontextmanager
+async def open_database_in_use(settings: LocalSettings) -> AsyncIterator[DatabaseAccess]:
+    """Provide the database that Choir uses, which may be the one that config.json names, for reading.
+
+    Raises NotFound when there is none, and StartupError when it cannot be reached.
+    """
+    home = Home(settings.home.expanduser().absolute())
+    server = configured_server(home)
+    if server is None:
+        require_embedded_database(settings)
+        async with open_database(settings) as access:
+            yield access
+        return
+    address = read_postgres_address(home.config_file, read_secret_file(home.secrets_file))
+    if address is None:
+        raise StartupError(f"{home.config_file} was changed meanwhile.")
+    programs = _client_programs(settings)
+    yield DatabaseAccess(home, server.host, address.password, programs, configured=server)
+
+
+def configured_server(home: Home) -> PostgresConfig | None:
+    """Return the Postgres that config.json names, or None if Choir uses its own."""
+    config = read_config(home.config_file)
+    return config.postgres if config else None
+
+
+def _client_programs(settings: LocalSettings) -> PostgresBinaries:
+    """Return pg_dump of the system, else of the embedded Postgres."""
+    try:
+        return find_client_programs(settings.pg_bin)
+    except StartupError:
+        return find_postgres_binaries(settings.pg_bin)
+
+
 def require_embedded_database(settings: LocalSettings) -> None:
     """Raise NotFound for a home without an embedded database."""
     home = Home(settings.home.expanduser().absolute())
-    config = read_config(home.config_file)
-    if config is not None and config.postgres is not None:
+    server = configured_server(home)
+    if server is not None:
         raise NotFound(
-            f"{home.config_file} names the Postgres at {config.postgres.host}: use its own pg_dump and "
-            "pg_restore there. The embedded database of this home is not in use."
+            f"{home.config_file} names the Postgres at {server.host}, and this command works on Choir's own "
+            "only. `choirctl backup create` backs up either."
         )
     if not settings.postgres_dsn and read_major_version(home.data / "postgres") is None:
         raise NotFound(
@@ -141,7 +195,7 @@ async def _refuse_if_used(access: DatabaseAccess) -> None:
     if used:
         raise Conflict(
             f"{used} connections use the database. Stop their services first: `docker compose stop "
-            "control memory`; nothing was changed."
+            "control memory backups`; nothing was changed."
         )
 
 
@@ -166,7 +220,7 @@ async def run_program(
     with password_file(access) as passwords:
         process = await asyncio.create_subprocess_exec(
             program,
-            *("--host", access.host, "--username", SUPERUSER, "--no-password"),
+            *access.options,
             *options,
             env=clean_environment(PGPASSFILE=str(passwords), PGAPPNAME=APPLICATION),
             stdin=DEVNULL,
@@ -197,7 +251,7 @@ async def program_output(
     with password_file(access) as passwords:
         process = await asyncio.create_subprocess_exec(
             program,
-            *("--host", access.host, "--username", SUPERUSER, "--no-password"),
+            *access.options,
             *options,
             env=clean_environment(PGPASSFILE=str(passwords), PGAPPNAME=APPLICATION),
             stdin=DEVNULL,

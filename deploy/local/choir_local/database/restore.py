@@ -102,7 +102,9 @@ async def load_dump(
     await run_program(
         access,
         "pg_restore",
-        *("--exit-on-error", "--dbname", f"dbname={NEW_DATABASE} options='{ASYNC_COMMIT}'"),
+        # the dump of a Postgres elsewhere names another owner
+        *("--exit-on-error", "--no-owner"),
+        *("--dbname", f"dbname={NEW_DATABASE} options='{ASYNC_COMMIT}'"),
         str(dump),
         inspect_progress=lambda: show_progress("restoring the database"),
     )

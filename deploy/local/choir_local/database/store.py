@@ -60,8 +60,9 @@ class DatabaseStore:
         return [row["rolname"] for row in await self._database.fetch(sql)]
 
     async def make_roles(self, roles: list[str]) -> None:
-        """Create the missing roles of agents, without any privileges of their own."""
-        existing_roles = set(await self.roles())
+        """Create the missing roles that a dump refers to, without any privileges of their own."""
+        rows = await self._database.fetch("SELECT rolname FROM pg_roles")
+        existing_roles = {row["rolname"] for row in rows}
         async with self._database.transaction() as connection:
             for role in roles:
                 if role not in existing_roles:

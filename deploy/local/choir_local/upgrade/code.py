@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, assert_never
 
 from choir_common.errors import Conflict, InvalidRequest, StartupError
+from choir_common.extras import installed_version
 from choir_local.exchange import exchange
 from choir_local.upgrade.programs import CommandRunner, run_command
 from choir_local.upgrade.record import UpgradeRecord, UpgradeVersions
@@ -108,10 +109,10 @@ class WheelInstallation:
             pip: tuple[str | Path, ...] = (uv, "pip", "install", "--quiet", "--python", python)
         else:
             await run_command(sys._base_executable, "-m", "venv", self.other)  # type: ignore[attr-defined]
-            pip = (python, "-m", "pip", "install", "--quiet", "--no-input")
+            pip = (python, "-m", "pip", "install", "--quiet", "--no-input", "--no-compile")
         await run_command(*pip, *self._options(), *names)
         report = await run_command(python, "-P", "-m", "choirctl", "version", "--json")
-        old, new = metadata.version("choirctl"), str(json.loads(report)["version"])
+        old, new = installed_version(), str(json.loads(report)["version"])
         if _numbers(new) < _numbers(old):
             raise Conflict(
                 f"{self.source} has Choir {new}, which is older than {old}. A database cannot go back: "
@@ -160,7 +161,7 @@ class InstalledVersion:
 
     async def prepare(self, record: UpgradeRecord) -> UpgradeVersions:
         """Return the version that is installed."""
-        return record.code.model_copy(update={"new": metadata.version("choirctl")})
+        return record.code.model_copy(update={"new": installed_version()})
 
     async def switch(self, record: UpgradeRecord) -> None:
         """Do nothing."""

@@ -76,7 +76,9 @@ class ComposeProject:
             )
         if not config.own_images:
             raise InvalidRequest(
-                "This project starts published images. Upgrade it by CHOIR_VERSION, see docs/upgrade.md."
+                "This project starts published images, which are upgraded by hand: `docker compose exec "
+                "control choirctl backup create`, set CHOIR_VERSION in .env, `docker compose pull`, `docker "
+                "compose up --wait`. See docs/upgrade.md."
             )
         return config
 

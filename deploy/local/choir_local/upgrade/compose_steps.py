@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import assert_never
 
 from choir_common.errors import Conflict, StartupError
+from choir_local.backup.create import unsupported_server
 from choir_local.backup.passphrase import stored_passphrase
 from choir_local.backup.sources import BACKUPS
 from choir_local.backup.storage import backup_name
-from choir_local.config_values import read_config
+from choir_local.database.connection import configured_server
 from choir_local.home import Home
 from choir_local.postgres_cluster import DATABASE
 from choir_local.upgrade.code import Checkout
@@ -92,12 +93,9 @@ class ComposeSteps:
 
     async def _prepare(self, record: UpgradeRecord) -> UpgradeRecord:
         """Check everything, and build the new images beside those in use."""
-        config_json = read_config(self._home.config_file)
-        if config_json is not None and config_json.postgres is not None:
-            raise Conflict(
-                f"{self._home.config_file} names a Postgres elsewhere, which an upgrade cannot copy. Back it "
-                "up with its own programs, then follow docs/upgrade.md by hand."
-            )
+        server = configured_server(self._home)
+        if server is not None:
+            raise Conflict(unsupported_server(self._home, server.host))
         check_version(self._home, self._backups)
         config = await self._project.config()
         await self._project.start_database()

@@ -4,11 +4,11 @@ import os
 import shutil
 from datetime import timedelta
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import assert_never
 
 from choir_common.errors import StartupError
+from choir_common.extras import installed_version
 from choir_local.backup.create import BackupRequest, create_home_backup
 from choir_local.backup.passphrase import backup_directory, stored_passphrase
 from choir_local.backup.sources import BackupScope
@@ -94,7 +94,7 @@ class EmbeddedSteps:
         target.unlink(missing_ok=True)
         # an upgrade does not touch workspaces, and a restore into the same home keeps them
         scope = BackupScope(secrets=encrypted, workspaces=False)
-        version = metadata.version("choir-local")
+        version = installed_version()
         request = BackupRequest(target, version, passphrase, scope)
         await create_home_backup(self._settings, request, lambda _: None)
         return target

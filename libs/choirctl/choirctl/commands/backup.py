@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 from rich.status import Status
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.extras import installed_version
 from choir_local.backup.age import is_encrypted
 from choir_local.backup.create import BackupRequest, create_home_backup
 from choir_local.backup.manifest import BackupHead, BackupManifest
@@ -99,7 +99,7 @@ def create(
         passphrase = require_passphrase(local, passphrase_file, new=True)
     target = _target(local, out, encrypted=passphrase is not None)
     scope = BackupScope(secrets=not without_secrets, workspaces=not without_workspaces)
-    request = BackupRequest(target, metadata.version("choirctl"), passphrase, scope)
+    request = BackupRequest(target, installed_version(), passphrase, scope)
     with stderr_console().status("backing up…") as line:
         work = create_home_backup(settings, request, lambda words: _show(line, words))
         manifest = asyncio.run(work)
@@ -279,6 +279,7 @@ def _show_restoration(
                 "sessions": len(result.chains),
                 "events": events,
                 "previous": str(result.previous) if result.previous else None,
+                "server": result.server or None,
             }
         )
         return
@@ -290,5 +291,11 @@ def _show_restoration(
     )
     if not result.manifest.secrets and result.previous is None:
         console.print("The backup has no secrets: set them again with `choirctl secret set`.")
+    if result.server:
+        console.print(
+            f"The backup was made of the Postgres at {result.server}. Choir uses its own from now on: the "
+            "section `postgres` is no longer in config.json.",
+            markup=False,
+        )
     if result.previous:
         console.print(f"The previous state directory is {result.previous}.", markup=False)

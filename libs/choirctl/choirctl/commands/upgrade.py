@@ -126,7 +126,7 @@ def _parse_compose(directory: Path, source: str | None) -> UpgradeVersions:
     if not (directory / "docker-compose.yml").is_file() or not (directory / ".git").exists():
         raise InvalidRequest(
             f"{directory} is not a git checkout of Choir with a docker-compose.yml. Published images are "
-            "upgraded by CHOIR_VERSION, see docs/upgrade.md."
+            "upgraded by hand: by CHOIR_VERSION in .env, see docs/upgrade.md."
         )
     if source is not None and source != GIT and not source.startswith(f"{GIT}:"):
         raise InvalidRequest(

@@ -12,20 +12,25 @@ from choirctl.output.printing import format_age
 
 GRACE = timedelta(hours=2)
 """Time for a backup to be written, and for one more attempt after a failure."""
+STACK_LOG, CONTAINER_LOG = "logs/stack.log", "`docker compose logs backups`"
 OFF = (
     "no scheduled backups: a broken disk would take everything. Add the section `backup` to config.json, see "
     "docs/backup.md."
 )
 
 
-def find_backup_problem(home: Home, now: datetime) -> str:
-    """Return what is wrong with the scheduled backups and what to do; an empty text if nothing is."""
+def find_backup_problem(home: Home, now: datetime, log: str = STACK_LOG) -> str:
+    """Return what is wrong with the scheduled backups and what to do; an empty text if nothing is.
+
+    `log` is where the schedule writes, or the command that shows it.
+    """
     config = backup_config(home)
     if config is None:
         return OFF
     directory = backup_directory(home)
     newest = next((it.made_at for it in list_backups(directory) if it.reason == SCHEDULED), None)
-    return describe_backup_problem(config, directory, newest, BackupFailureFile(home).read(), now)
+    failure = BackupFailureFile(home).read()
+    return describe_backup_problem(config, directory, newest, failure, now, log)
 
 
 def describe_backup_problem(
@@ -34,6 +39,7 @@ def describe_backup_problem(
     newest: datetime | None,
     failure: BackupFailure | None,
     now: datetime,
+    log: str = STACK_LOG,
 ) -> str:
     """Return the problem with the newest scheduled backup of a directory, or an empty text.
 
@@ -45,11 +51,11 @@ def describe_backup_problem(
     if newest is None:
         return (
             f"no scheduled backup in {directory} yet. Choir makes one within minutes while it runs; see "
-            "logs/stack.log if it does not."
+            f"{log} if it does not."
         )
     if now - newest > config.interval + GRACE:
         return (
             f"late: {age}, and `backup.every` is {config.every}. Choir backs up only while it runs; see "
-            "logs/stack.log if it does."
+            f"{log} if it does."
         )
     return ""

@@ -41,7 +41,7 @@ from choir_models.model_check import GET_A_MODEL, REHEARSAL, check_model
 from choirctl.api.control import connect
 from choirctl.output.printing import format_count
 from choirctl.start.background import is_running
-from choirctl.start.backup_state import find_backup_problem
+from choirctl.start.backup_state import CONTAINER_LOG, STACK_LOG, find_backup_problem
 from choirctl.start.config_file import read_config
 from choirctl.start.state_directory import check_path_length
 
@@ -426,7 +426,9 @@ async def _workspaces(installation: Installation) -> CheckResult:
 async def _backups(installation: Installation) -> CheckResult:
     if not installation.config.exists():
         return "ok", "no state directory yet"
-    problem = find_backup_problem(installation.home, datetime.now(UTC))
+    in_containers = installation.in_containers or bool(installation.settings.postgres_dsn)
+    log = CONTAINER_LOG if in_containers else STACK_LOG
+    problem = find_backup_problem(installation.home, datetime.now(UTC), log)
     return ("warn", problem) if problem else ("ok", "the newest scheduled backup is not overdue")
 
 

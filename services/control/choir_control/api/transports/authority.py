@@ -56,6 +56,8 @@ def issue_certificate(
     )
     write_private(files.key, _pem_of(key))
     write_private(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+    # It is public. Prometheus reads it as another user in its container, which mounts this file alone.
+    files.authority.chmod(0o644)
 
 
 def _make_authority(files: CertificateFiles, now: datetime.datetime) -> None:
