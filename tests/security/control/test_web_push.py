@@ -114,7 +114,7 @@ async def test_a_delivered_answer_is_announced_to_its_people_until_they_sign_out
 
         await until(arrived, within=90)
 
-    # an answer that nobody wanted to be told of does not hide those who subscribe afterwards
+    # an answer that nobody wanted to hear about does not hide those who subscribe afterwards
     await answer([])
     assert world.control is not None
     notifier = world.control.services.web.push.notifier
