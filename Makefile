@@ -74,8 +74,8 @@ check: install ## check format, lint, types, imports, shape and words; CI runs t
 audit: install ## compare the packages of uv.lock with the advisory database; exits 3 if it cannot be reached (ARGS: uv audit --help)
 	@scripts/audit $(ARGS)
 
-pins: install ## write the hashes of uv, the digests of third-party images and the files of npm packages again; exits 3 if a registry cannot be reached
-	@$(BIN)/python -m scripts.pins $(UV)
+pins: install ## write the hashes of uv, the digests of third-party images and the files of npm packages again; exits 3 if a registry cannot be reached (REGISTRY=URL: one that has all images)
+	@$(BIN)/python -m scripts.pins $(UV) $(if $(REGISTRY),--registry $(REGISTRY))
 	@$(BIN)/python -m scripts.vendor
 
 release: install ## build VERSION into OUT (dist): archive, bill of materials, licences and checksums, signed with the SSH key KEY

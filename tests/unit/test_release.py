@@ -87,7 +87,7 @@ def test_every_image_from_a_registry_has_one_row_in_the_lock_file() -> None:
 
 def test_every_service_of_compose_has_an_image_of_its_own_or_one_in_the_lock_file() -> None:
     locked = read_image_lock((ROOT / IMAGE_LOCK).read_text())
-    for path in PINNED_FILES[1:]:
+    for path in ("docker-compose.yml",):
         services = yaml.safe_load((ROOT / path).read_text())["services"]
         for name, service in services.items():
             image = service.get("image", ":local")
