@@ -116,7 +116,9 @@ def main() -> int:
     """Refresh both files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("uv")
-    parser.add_argument("--registry", default="", help="address of a registry that has all images, to ask instead")
+    parser.add_argument(
+        "--registry", default="", help="address of a registry that has all images, to ask instead"
+    )
     given = parser.parse_args()
     refresh_uv(given.uv)
     if failures := refresh_images(mirror=given.registry):

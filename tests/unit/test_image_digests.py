@@ -139,7 +139,9 @@ def running_registry(folder: Path) -> Iterator[str]:
     config.write_text(
         json.dumps({"version": 0.1, "storage": storage, "http": {"addr": f"127.0.0.1:{port}"}})
     )
-    with subprocess.Popen([REGISTRY, "serve", config], stderr=subprocess.DEVNULL) as registry:
+    with subprocess.Popen(
+        [REGISTRY, "serve", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as registry:
         url = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
