@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from scripts.registry import TIMEOUT_S, RegistryError, fetch_digest, locate_image
 
@@ -81,7 +81,7 @@ def refresh_images(root: Path = ROOT, mirror: str = "") -> list[str]:
     texts = [(root / path).read_text() for path in PINNED_FILES]
     names = sorted(set[str]().union(*(third_party_images(text) for text in texts)))
     failures = []
-    with httpx.Client(timeout=TIMEOUT_S, follow_redirects=True) as client:
+    with httpx2.Client(timeout=TIMEOUT_S, follow_redirects=True) as client:
         for name in names:
             try:
                 digests[name] = fetch_digest(client, locate_image(name, mirror))

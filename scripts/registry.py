@@ -4,7 +4,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 
 HUB = "https://registry-1.docker.io"
 MANIFESTS = ", ".join(
@@ -45,17 +45,17 @@ def locate_image(image: str, mirror: str = "") -> ImageLocation:
     return ImageLocation(mirror or HUB, name if path else f"library/{name}", tag)
 
 
-def fetch_digest(client: httpx.Client, image: ImageLocation) -> str:
+def fetch_digest(client: httpx2.Client, image: ImageLocation) -> str:
     """Return the digest of an image's manifest, computed from its bytes; raises RegistryError."""
     url = f"{image.registry.rstrip('/')}/v2/{image.repository}/manifests/{image.tag}"
     try:
         answer = client.get(url, headers={"Accept": MANIFESTS})
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
+        if answer.status_code == httpx2.codes.UNAUTHORIZED:
             token = _fetch_token(client, answer.headers.get("WWW-Authenticate", ""))
             headers = {"Accept": MANIFESTS, "Authorization": f"Bearer {token}"}
             answer = client.get(url, headers=headers)
         answer.raise_for_status()
-    except (httpx.HTTPError, httpx.InvalidURL, KeyError, ValueError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, KeyError, ValueError) as error:
         raise RegistryError(f"{url}: {error}") from error
     digest = "sha256:" + hashlib.sha256(answer.content).hexdigest()
     if answer.headers.get("Docker-Content-Digest", digest) != digest:
@@ -63,7 +63,7 @@ def fetch_digest(client: httpx.Client, image: ImageLocation) -> str:
     return digest
 
 
-def _fetch_token(client: httpx.Client, challenge: str) -> str:
+def _fetch_token(client: httpx2.Client, challenge: str) -> str:
     """Return an anonymous token for what a registry's challenge asks."""
     parameters = dict(_PARAMETER.findall(challenge))
     realm = parameters.pop("realm")

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from scripts.pins import (
@@ -85,7 +85,7 @@ def hub() -> Iterator[str]:
 
 
 def digest_at(hub: str, image: str) -> str:
-    with httpx.Client(trust_env=False) as client:
+    with httpx2.Client(trust_env=False) as client:
         return fetch_digest(client, locate_image(image, hub))
 
 
@@ -146,15 +146,15 @@ def running_registry(folder: Path) -> Iterator[str]:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             try:
-                httpx.get(f"{url}/v2/", trust_env=False).raise_for_status()
+                httpx2.get(f"{url}/v2/", trust_env=False).raise_for_status()
                 break
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 time.sleep(0.1)
         yield url
         registry.terminate()
 
 
-def push_image(client: httpx.Client, url: str, image: str) -> str:
+def push_image(client: httpx2.Client, url: str, image: str) -> str:
     """Push an index that differs for each image; return its digest."""
     place = locate_image(image, url)
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [], "annotations": {"of": image}}
@@ -177,7 +177,7 @@ def test_digests_of_a_registry_are_in_the_lock_file_and_in_every_file_of_a_relea
     project = '[project]\nname = "choir"\nversion = "1"\nrequires-python = ">=3.11"\n'
     (checkout / "pyproject.toml").write_text(project)
     subprocess.run([UV, "lock", "--quiet", "--offline"], cwd=checkout, check=True)
-    with running_registry(tmp_path) as url, httpx.Client(trust_env=False) as client:
+    with running_registry(tmp_path) as url, httpx2.Client(trust_env=False) as client:
         missing, *others = sorted(all_images())
         digests = {image: push_image(client, url, image) for image in others}
         (failure,) = refresh_images(checkout, url)
