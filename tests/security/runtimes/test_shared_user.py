@@ -155,7 +155,6 @@ def test_an_agent_in_a_namespace_ends_with_the_process_that_control_knows(
         children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text()
         agent.send_signal(number)
         assert agent.wait(30) == expected
-        assert agent.stdout.read() == ""  # closed, so no process of the agent holds it
     (pid,) = children.split()
     deadline = time.monotonic() + 30
     while (program := find_process(int(pid))) and not program.zombie:
