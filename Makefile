@@ -52,7 +52,7 @@ nightly: install ## run the long tests: a million random steps each of locks, sk
 	@CHOIR_TEST_OUTAGE_S=600 $(BIN)/pytest -m "" -s --timeout=0 tests/faults/test_provider_outage.py
 	@CHOIR_KILLS=20 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_kill.py tests/faults/test_kill_jobs.py tests/journey/test_family.py
 	@CHOIR_TEST_EVERY_VECTOR=1 CHOIR_TEST_RUNAWAY_ROUNDS=5 $(BIN)/pytest -m "" --timeout=0 tests/security/browser/test_ssrf.py tests/security/browser/test_isolation.py
-	@CHOIR_TEST_EVERY_HOST=1 $(BIN)/pytest -m "" --timeout=0 tests/security/runtimes/test_call_domains.py tests/security/runtimes/test_confined_services.py
+	@CHOIR_TEST_EVERY_HOST=1 $(BIN)/pytest -m "" --timeout=0 tests/security/runtimes/test_call_domains.py tests/security/runtimes/test_confined_services.py tests/security/runtimes/test_shared_user.py
 	@CHOIR_TEST_MONEY_MESSAGES=40 CHOIR_TEST_FORGED_PRESSES=1000 $(BIN)/pytest -m "" --timeout=0 tests/service/control/test_money_kills.py tests/security/control/test_forged_presses.py
 	@CHOIR_TEST_SWAPPED_WRITES=20000 $(BIN)/pytest -m "" --timeout=0 tests/security/agent/test_traversal.py
 	@CHOIR_TEST_FUZZ_CASES=20000 $(BIN)/pytest -m "" --timeout=0 tests/security/control/test_fuzz.py tests/security/doors/test_fuzz.py
@@ -74,8 +74,8 @@ check: install ## check format, lint, types, imports, shape and words; CI runs t
 audit: install ## compare the packages of uv.lock with the advisory database; exits 3 if it cannot be reached (ARGS: uv audit --help)
 	@scripts/audit $(ARGS)
 
-pins: install ## write the hashes of uv, the digests of third-party images and the files of npm packages again; exits 3 if a registry cannot be reached
-	@$(BIN)/python -m scripts.pins $(UV)
+pins: install ## write the hashes of uv, the digests of third-party images and the files of npm packages again; exits 3 if a registry cannot be reached (REGISTRY=URL: one that has all images)
+	@$(BIN)/python -m scripts.pins $(UV) $(if $(REGISTRY),--registry $(REGISTRY))
 	@$(BIN)/python -m scripts.vendor
 
 release: install ## build VERSION into OUT (dist): archive, bill of materials, licences and checksums, signed with the SSH key KEY

@@ -1,23 +1,34 @@
 """Pins of what Choir downloads beside the packages of uv.lock: uv itself, and third-party images.
 
 `python -m scripts.pins UV` writes scripts/uv.txt and deploy/docker/images.lock again. Exits 3 if a registry
-was unreachable; the lines of its images stay as they are. Used by `make pins` and `release`.
+gave no digest; the lines of its images stay as they are. Used by `make pins` and `release`.
 """
 
+import argparse
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx2
+
+from scripts.registry import TIMEOUT_S, RegistryError, fetch_digest, locate_image
+
 ROOT = Path(__file__).parent.parent
 UV_PIN = "scripts/uv.txt"
 IMAGE_LOCK = "deploy/docker/images.lock"
-PINNED_FILES = ("deploy/docker/Dockerfile", "docker-compose.yml")
+PINNED_FILES = (
+    "deploy/docker/Dockerfile",
+    "docker-compose.yml",
+    "deploy/kubernetes/overlays/production/nats.yaml",
+    "deploy/kubernetes/overlays/production/postgres.yaml",
+    "deploy/kubernetes/overlays/trial/nats.yaml",
+    "deploy/kubernetes/overlays/trial/postgres.yaml",
+)
 """The files that name third-party images."""
 UNKNOWN = "-"
 EXIT_UNREACHABLE = 3
-REGISTRY_TIMEOUT_S = 60
-IMAGE = re.compile(r"^( *image: |FROM )(?P<name>[\w./-]+:[\w.-]+)(?=\s|$)", re.MULTILINE)
+IMAGE = re.compile(r"^( *image(?:Name)?: |FROM )(?P<name>[\w./-]+:[\w.-]+)(?=\s|$)", re.MULTILINE)
 OWN_TAG = ":local"
 
 
@@ -59,29 +70,26 @@ def pinned_uv_version(root: Path = ROOT) -> str:
     return match[1]
 
 
-def refresh_images() -> list[str]:
-    """Write the current digests to the lock file; return the images whose registry did not answer."""
-    lock = ROOT / IMAGE_LOCK
+def refresh_images(root: Path = ROOT, mirror: str = "") -> list[str]:
+    """Write the current digests to the lock file; return why images have none, a line for each.
+
+    `mirror` is asked instead of all registries.
+    """
+    lock = root / IMAGE_LOCK
     comments = [line for line in lock.read_text().splitlines() if line.startswith("#")]
-    known = read_image_lock(lock.read_text())
-    texts = [(ROOT / path).read_text() for path in PINNED_FILES]
+    digests = read_image_lock(lock.read_text())
+    texts = [(root / path).read_text() for path in PINNED_FILES]
     names = sorted(set[str]().union(*(third_party_images(text) for text in texts)))
-    current = {name: _digest(name) for name in names}
-    rows = [f"{name} {current[name] or known.get(name, UNKNOWN)}" for name in names]
+    failures = []
+    with httpx2.Client(timeout=TIMEOUT_S, follow_redirects=True) as client:
+        for name in names:
+            try:
+                digests[name] = fetch_digest(client, locate_image(name, mirror))
+            except RegistryError as error:
+                failures.append(f"{name}: {error}")
+    rows = [f"{name} {digests.get(name, UNKNOWN)}" for name in names]
     lock.write_text("\n".join([*comments, *rows]) + "\n")
-    return [name for name in names if not current[name]]
-
-
-def _digest(image: str) -> str:
-    """Return the digest of an image's manifest list; empty if its registry does not answer."""
-    command = ["docker", "buildx", "imagetools", "inspect", "--format", "{{.Manifest.Digest}}"]
-    try:
-        done = subprocess.run(
-            [*command, image], capture_output=True, text=True, timeout=REGISTRY_TIMEOUT_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return failures
 
 
 def refresh_uv(uv: str) -> None:
@@ -106,12 +114,19 @@ def refresh_uv(uv: str) -> None:
 
 def main() -> int:
     """Refresh both files."""
-    refresh_uv(sys.argv[1])
-    unreachable = refresh_images()
-    if unreachable:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("uv")
+    parser.add_argument(
+        "--registry", default="", help="address of a registry that has all images, to ask instead"
+    )
+    given = parser.parse_args()
+    refresh_uv(given.uv)
+    if failures := refresh_images(mirror=given.registry):
+        for line in failures:
+            print(f"pins: no digest of {line}", file=sys.stderr)
         print(
-            f"pins: no registry answered for {', '.join(unreachable)}; their lines are unchanged.\n"
-            "Run `make pins` again where docker can reach them.",
+            "pins: these lines are unchanged. Run `make pins` where the registries can be reached, or with "
+            "REGISTRY=https://HOST, a registry that has all images.",
             file=sys.stderr,
         )
         return EXIT_UNREACHABLE

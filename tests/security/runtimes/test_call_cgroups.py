@@ -1,7 +1,7 @@
 """S27: cgroups of agents and calls, in the real tree of cgroup version 2 where this host lets us make one.
 
 On some hosts the controllers belong to version 1. The files with limits are therefore in a fake tree here;
-membership, killing and removal are tested with the kernel. `cgroup_limits.py` tests that it enforces limits.
+membership, killing and removal are tested with the kernel. `test_cgroup_limits.py` tests that limits hold.
 """
 
 import os

@@ -147,9 +147,10 @@ report({name: resource.getrlimit(getattr(resource, f'RLIMIT_{name}'))
 
 
 async def test_a_confined_agent_cannot_signal_or_stop_control() -> None:
-    code = """
-report({'kill': attempt(lambda: os.kill(os.getppid(), 0)),
-        'own tool': attempt(lambda: subprocess.Popen(['sleep', '9']).kill())[0]})
+    # its parent has no number in a PID namespace
+    code = f"""
+report({{'kill': attempt(lambda: os.kill({os.getpid()}, 0)),
+        'own tool': attempt(lambda: subprocess.Popen(['sleep', '9']).kill())[0]}})
 """
     async with confining(code) as place:
         await place.runtime.start(place.spec())

@@ -1,4 +1,7 @@
-"""Confined agent: this process confines itself and executes the program under the same pid."""
+"""Confined agent: this process confines itself and executes the program under the same pid.
+
+Before Landlock 6 an agent that shares Choir's user is in a PID namespace, and its parent has the known pid.
+"""
 
 import os
 import resource
@@ -9,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from choir_common.confinement import landlock
 from choir_common.confinement.kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
@@ -16,6 +20,7 @@ from choir_common.confinement.kernel import (
 )
 from choir_common.confinement.namespaces import enter_namespaces
 from choir_common.confinement.options import ConfinementOptions
+from choir_common.confinement.pid_namespace import continue_in_pid_namespace
 from choir_common.confinement.restriction import PRIVATE_UMASK, restrict
 from choir_common.confinement.view import SHARED_MEMORY, build_view
 
@@ -24,8 +29,8 @@ LAUNCHER_VARIABLE = "CHOIR_CALL_LAUNCHER"
 SIGNALS_SCOPED_SINCE = 6
 """First version of Landlock that restricts signals, in Linux 6.12."""
 SIGNALS_OPEN = (
-    "Landlock 6: an agent's own process, unlike its tool calls, can send signals to this user's other "
-    "processes"
+    "Landlock 6 or PID namespaces: an agent's own process, unlike its tool calls, can send signals to this "
+    "user's other processes"
 )
 NO_LANDLOCK = "this system has no Landlock: the agent is confined by its file permissions only"
 
@@ -106,8 +111,12 @@ def confine_linux(options: ConfinementOptions) -> list[str]:
     # Before the view, in which there are no cgroups.
     cgroup = join_cgroup(options.cgroup) if options.cgroup else None
     missing = []
+    alone = False
     if options.view:
         enter_namespaces(kernel, options.network)
+        if needs_pid_namespace(kernel, options):
+            alone = continue_in_pid_namespace(kernel)
+            options.parent = 0 if alone else options.parent
         try:
             build_view(kernel, options)
         except OSError as error:
@@ -125,9 +134,20 @@ def confine_linux(options: ConfinementOptions) -> list[str]:
     die_with_parent(kernel, options.parent)
     if abi == 0:
         warn(NO_LANDLOCK)
-    if abi < SIGNALS_SCOPED_SINCE and not options.user:
+    if abi < SIGNALS_SCOPED_SINCE and not options.user and not alone:
         missing.append(SIGNALS_OPEN)
     return missing
+
+
+def needs_pid_namespace(kernel: Kernel, options: ConfinementOptions) -> bool:
+    """Return whether nothing else keeps the program from sending signals to its user's other processes.
+
+    Otherwise an agent is spared the second process.
+    """
+    return (
+        not options.user
+        and landlock.supported_abi(kernel, options.newest_abi) < SIGNALS_SCOPED_SINCE
+    )
 
 
 def warn(message: str) -> None:

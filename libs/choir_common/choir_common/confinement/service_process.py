@@ -26,12 +26,11 @@ from choir_common.confinement.kernel import (
 )
 from choir_common.confinement.namespaces import map_user_to_itself
 from choir_common.confinement.options import ConfinementOptions
+from choir_common.confinement.pid_namespace import wait_for_program
 from choir_common.confinement.restriction import PRIVATE_UMASK, restrict
 from choir_common.confinement.view import build_view
 
 MESSAGE_BYTES = 4096
-SIGNAL_CODES = 128
-"""Added to the number of a signal that ended the program, as shells do."""
 NAMESPACES = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
 
 
@@ -45,7 +44,7 @@ def run(options: ConfinementOptions) -> NoReturn:
     for attempt in _attempts(options):
         child, obstacle = _start(kernel, attempt, missing)
         if not obstacle:
-            sys.exit(_wait(child))
+            sys.exit(wait_for_program(child))
         missing.append(obstacle)
     # Without namespaces there is no first process to wait for.
     os.umask(PRIVATE_UMASK)
@@ -142,22 +141,7 @@ def _run_first_process(kernel: Kernel, options: ConfinementOptions, missing: lis
         _execute(options, missing)
     kernel.prctl(PR_SET_DUMPABLE, 0)
     os.close(0)
-    sys.exit(_wait(program))
-
-
-def _wait(program: int) -> int:
-    """Wait for the end of a child, and return its exit code; pass SIGTERM and SIGINT on to it."""
-
-    def pass_on(number: int, _: object) -> None:
-        os.kill(program, number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, pass_on)
-    while True:
-        pid, status = os.wait()
-        if pid == program:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else SIGNAL_CODES - code
+    sys.exit(wait_for_program(program))
 
 
 def _execute(options: ConfinementOptions, missing: list[str]) -> NoReturn:

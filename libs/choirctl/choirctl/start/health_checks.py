@@ -55,7 +55,10 @@ DISK_REQUIRED_BYTES = (
 )
 DISK_RECOMMENDED_BYTES = 2_000_000_000
 DOCKER_S = 5.0
-SHARED_USER = "agents run as Choir's user, because only root can give them users of their own"
+SHARED_USER = (
+    "agents run as Choir's user, each in namespaces of its own; users of their own need a start as root or "
+    "the docker runtime, because subordinate ids (newuidmap) cannot translate the owners of files"
+)
 
 
 class Finding(BaseModel):

@@ -1,7 +1,7 @@
-"""S27: the kernel enforces limits of cgroups; a part of the tree (version 2) must be delegated to pytest.
+"""S27: the kernel enforces limits of cgroups.
 
-Not a part of `make test`, because few test machines delegate the controllers memory, pids and cpu.
-docs/development/test-cgroup-limits.md says how to run it.
+`conftest.py` collects this file only where a part of the tree (version 2) is delegated to pytest, with the
+controllers memory and pids. Elsewhere `test_kernel_with_cgroups.py` runs it in a kernel of its own.
 """
 
 import os
