@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Self
 
 ENGLISH = "en"
-LANGUAGES = (ENGLISH, "de")
+LANGUAGE_NAMES = {ENGLISH: "English", "de": "Deutsch"}
+LANGUAGES = tuple(LANGUAGE_NAMES)
 """Languages with catalogues; `locales/LANGUAGE/LC_MESSAGES/choir.mo`."""
 LOCALES = Path(__file__).parent / "locales"
 DOMAIN = "choir"
@@ -116,7 +117,7 @@ def ngettext(singular: str, plural: str, count: int, **values: object) -> Messag
     return Message(singular, plural, count, {"count": f"{count:,}", **values})
 
 
-def join(separator: str, parts: Iterable[str]) -> Message:
+def join(separator: str, parts: Iterable[str]) -> MessageList:
     """Return texts and messages as one message; `str.join` would lose the translations."""
     return MessageList(separator, parts)
 
@@ -128,11 +129,13 @@ def translate(text: str, language: str) -> str:
 
 def choose_language(*tags: str) -> str:
     """Return the language of `LANGUAGES` for the first tag that names one, such as `de-AT`; else English."""
-    for tag in tags:
-        primary = tag.replace("_", "-").split("-", 1)[0].split(".", 1)[0].lower()
-        if primary in LANGUAGES:
-            return primary
-    return ENGLISH
+    return next(filter(None, map(choose_tag, tags)), ENGLISH)
+
+
+def choose_tag(tag: str) -> str | None:
+    """Return the language of `LANGUAGES` that a tag or a locale such as `de_AT.UTF-8` names, or None."""
+    primary = tag.replace("_", "-").split("-", 1)[0].split(".", 1)[0].lower()
+    return primary if primary in LANGUAGES else None
 
 
 def fields_of(template: str) -> frozenset[str]:

@@ -57,7 +57,7 @@ def test_a_job_has_one_card_from_its_start_to_its_end() -> None:
     started = CoreStarted(**named, call_id="c", dm="console", task_spec="Tidy  up\nthe files.")
     told = CoreReported(**named, kind="progress", body={"text": "half of it"})
     ended = CoreStopped(**named, outcome="completed", steps=3, duration_ms=4_000)
-    cards = list(job_cards(events(ASKED, started, told, ended)))
+    cards = [it.in_language("en") for it in job_cards(events(ASKED, started, told, ended))]
     assert {card.card_id for card in cards} == {"job_1"}
     assert [card.text for card in cards] == [
         "⏳ tidy: Tidy up the files.",
@@ -69,7 +69,9 @@ def test_a_job_has_one_card_from_its_start_to_its_end() -> None:
 
 def test_the_card_of_a_short_job_counts_one_step() -> None:
     ended = CoreStopped(job_id="j", job_name="tidy", outcome="error", steps=1, duration_ms=1)
-    assert [card.text for card in job_cards(events(ended))] == ["⛔ tidy: failed (0 s, 1 step)."]
+    [card] = job_cards(events(ended))
+    assert card.in_language("en").text == "⛔ tidy: failed (0 s, 1 step)."
+    assert card.in_language("de").text == "⛔ tidy: fehlgeschlagen (0 s, 1 Schritt)."
 
 
 class NoCards(CardStore):
