@@ -15,12 +15,29 @@ from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
+from typer.main import get_command
 
 from choir_common.i18n import DOMAIN, ENGLISH, LANGUAGES, LOCALES, fields_of
+from choirctl.app import COMMANDS, build_app
+from choirctl.output.language import help_texts
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("libs/choir_common/choir_common", "services/control/choir_control")
+SOURCES = (
+    "libs/choir_common/choir_common",
+    "services/control/choir_control",
+    "libs/choirctl/choirctl",
+)
 SOURCES_OF_GATEWAY = ("services/gateway/choir_gateway",)
+TYPER_TEXTS = (
+    "Arguments",
+    "Commands",
+    "Missing command.",
+    "No such command {name!r}.",
+    "Options",
+    "default: {default}",
+    "required",
+)
+"""Words of typer that it looks up by gettext."""
 KEYWORDS: dict[str, tuple[int, ...] | None] = {"_": None, "ngettext": (1, 2)}
 
 
@@ -63,7 +80,16 @@ def collect() -> Catalog:
             # without line numbers: a moved line is no change of the catalogue
             place = (f"{folder}/{path}", 0)
             template.add(text, locations=[place], auto_comments=comments, context=context)
+    for text, path in _help_of_choirctl():
+        template.add(text, locations=[(f"choirctl: {path}", 0)])
+    for text in TYPER_TEXTS:
+        template.add(text, locations=[("typer", 0)])
     return template
+
+
+def _help_of_choirctl() -> Iterator[tuple[str, str]]:
+    """Yield the help texts of all commands; typer collects them from docstrings and options."""
+    return help_texts(get_command(build_app({entry.name for entry in COMMANDS})))
 
 
 def update(files: CatalogueFiles, template: Catalog) -> Catalog:
