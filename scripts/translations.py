@@ -15,7 +15,7 @@ from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
-from typer.main import get_command
+from typer.main import get_group
 
 from choir_common.i18n import DOMAIN, ENGLISH, LANGUAGES, LOCALES, fields_of
 from choirctl.app import COMMANDS, build_app
@@ -89,7 +89,8 @@ def collect() -> Catalog:
 
 def _help_of_choirctl() -> Iterator[tuple[str, str]]:
     """Yield the help texts of all commands; typer collects them from docstrings and options."""
-    return help_texts(get_command(build_app({entry.name for entry in COMMANDS})))
+    yield from ((entry.help, "choirctl") for entry in COMMANDS)
+    yield from help_texts(get_group(build_app({entry.name for entry in COMMANDS})))
 
 
 def update(files: CatalogueFiles, template: Catalog) -> Catalog:

@@ -9,6 +9,7 @@ an f-string does, is English and never wrong. How to translate: docs/how-to/tran
 import gettext
 import string
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
@@ -19,6 +20,8 @@ LANGUAGES = tuple(LANGUAGE_NAMES)
 """Languages with catalogues; `locales/LANGUAGE/LC_MESSAGES/choir.mo`."""
 LOCALES = Path(__file__).parent / "locales"
 DOMAIN = "choir"
+READER_LANGUAGE: ContextVar[str] = ContextVar("reader_language", default=ENGLISH)
+"""The language of messages in f-strings. Only choirctl sets it: a command has one reader, a service many."""
 MAX_TAG = 35
 """Characters of a language tag, such as `de` or `pt-BR` (RFC 5646)."""
 
@@ -42,7 +45,9 @@ class Message(str):
     ) -> Self:
         """Return a message of a catalogue; without `values` the template has no fields, or not yet."""
         english = template if plural is None or count == 1 else plural
-        self = super().__new__(cls, english if values is None else english.format(**values))
+        if values is not None:
+            english = english.format(**{name: _inner(it, ENGLISH) for name, it in values.items()})
+        self = super().__new__(cls, english)
         self._template, self._plural, self._count = template, plural, count
         self._values = values
         return self
@@ -50,6 +55,10 @@ class Message(str):
     def format(self, *_: object, **values: object) -> "Message":
         """Return the message with its fields filled in; values that are messages are translated with it."""
         return Message(self._template, self._plural, self._count, values)
+
+    def __format__(self, spec: str) -> str:
+        """Return the text for an f-string, in the language of the process's reader."""
+        return format(self.in_language(READER_LANGUAGE.get()), spec)
 
     def __add__(self, other: str) -> "Message":
         return join("", (self, other))

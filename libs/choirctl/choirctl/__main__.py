@@ -6,7 +6,7 @@ import sys
 from typer.main import get_group
 
 from choirctl.app import build_app, command_line_words
-from choirctl.output.language import translate_help
+from choirctl.output.language import choose_own_language, translate_help
 from choirctl.output.terminal import protect_streams
 
 AS_JSON = "--json"
@@ -21,7 +21,10 @@ def main() -> None:
     try:
         app = build_app(command_line_words())
         command = get_group(app)
-        translate_help(command)
+        if AS_JSON not in sys.argv:
+            # with --json, a program reads the words
+            choose_own_language()
+            translate_help(command)
         if AS_JSON not in sys.argv:
             command()
         # not standalone: usage errors are raised as well, and are reported as JSON

@@ -128,6 +128,9 @@ def test_a_works_card_tells_how_it_goes_on_how_it_ended_and_that_it_was_cut_off(
         def show(self, dm: str, card: Card) -> None:
             shown.append((dm, card))
 
+        def translate(self, dm: str, text: str) -> str:
+            return text
+
     card = ProgressCard(
         RecordingCards(), dm="console", operation_id="op_1", kind="agent update-all"
     )
@@ -161,7 +164,11 @@ async def published(*notes: Event | ReplyDraft) -> list[object]:
         bus=cast(Bus, bus),
         configuration=cast(
             ConfigService,
-            SimpleNamespace(current=SimpleNamespace(gateway_of=lambda _: "console")),
+            SimpleNamespace(
+                current=SimpleNamespace(
+                    gateway_of=lambda _: "console", people=PersonRegistry(Config(), {})
+                )
+            ),
         ),
         clock=SystemClock(),
     )

@@ -18,6 +18,7 @@ from mcp.server.stdio import stdio_server
 from choir_client.failures import convert_transport_errors
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import read_problem
+from choir_common.i18n import _
 from choir_common.target import Target
 
 CALL_TIMEOUT_S = 3700.0
@@ -35,7 +36,7 @@ async def serve_stdio(place: Target, agent: str, token: str) -> None:
     """
     # also over the Unix socket: the server checks the header Host
     url = f"{place.url or 'http://localhost'}/mcp/{quote(agent, safe='')}"
-    headers = {"Authorization": f"Bearer {token}"}
+    headers = {"Authorization": _("Bearer {token}").format(token=token)}
     async with make_client(
         place.endpoint, headers=headers, timeout_s=CALL_TIMEOUT_S, ca_pem=place.ca_certificates()
     ) as http:

@@ -3,16 +3,16 @@
 import asyncio
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.operations import OperationView, RolloutReport
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
 from choirctl.output.operation_progress import raise_failure, run_operation
-from choirctl.output.printing import print_json, print_rows, stderr_console, table
+from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
 
 COLOURS = {"built": "green", "redeployed": "green", "failed": "red"}
 SHORT = 12
@@ -60,9 +60,11 @@ def _carry_out(place: Target, path: str, as_json: bool) -> None:
             for warning in agent.warnings:
                 stderr_console().print(f"Warning: {warning}", markup=False)
             if agent.tools is not None:
-                text = f"Tools of {agent.agent_id}: {agent.tools}"
+                text = _("Tools of {agent_id}: {tools}").format(
+                    agent_id=agent.agent_id, tools=agent.tools
+                )
                 stderr_console().print(text, markup=False, highlight=False)
-        print_rows(_rows(report), "No agent is configured.")
+        print_rows(_rows(report), _("No agent is configured."))
     raise_failure(view)
 
 
@@ -72,7 +74,7 @@ async def _ask(place: Target, path: str, as_json: bool) -> OperationView:
 
 
 def _rows(report: RolloutReport) -> Table:
-    rows = table("AGENT", "OUTCOME", "IMAGE", "GLOBAL", "OWN", "WHY")
+    rows = table(_("AGENT"), _("OUTCOME"), _("IMAGE"), _("GLOBAL"), _("OWN"), _("WHY"))
     for agent in report.agents:
         colour = COLOURS.get(agent.outcome)
         rows.add_row(

@@ -11,6 +11,7 @@ import typer
 
 from choir_client import AsyncMemory
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _, ngettext
 from choir_common.target import Target
 from choir_common.wire.memory_operator import AuditEntry
 from choirctl.api.target import AsJson, Home, Url, find_target
@@ -36,7 +37,7 @@ from choirctl.output.memory_views import (
     memory_notes,
 )
 from choirctl.output.printing import (
-    format_count,
+    confirm,
     print_json,
     print_rows,
     stderr_console,
@@ -129,23 +130,31 @@ def delete(
     a session stays. Asks for confirmation.
     """
     if (document is None) == (session is None):
-        raise InvalidRequest("Name a document or a --session to erase.")
+        raise InvalidRequest(_("Name a document or a --session to erase."))
     place = find_target(ctx, home, url)
     if not yes:
         _confirm(place, agent, document, session)
     if session is not None:
         erasure = send(place, agent, lambda memory: memory.erase_session(session))
-        counts, words = erasure.model_dump(), format_count(erasure.documents, "document")
+        counts, words = (
+            erasure.model_dump(),
+            ngettext("{count} document", "{count} documents", erasure.documents),
+        )
     else:
         deletion = send(place, agent, lambda memory: memory.delete(document or "", expected))
         rest = (
-            f" and {format_count(deletion.derived, 'document')} derived from it"
+            _(" and {count} derived from it").format(
+                count=ngettext("{count} document", "{count} documents", deletion.derived)
+            )
             if deletion.derived
             else ""
         )
         counts, words = (
             deletion.model_dump(),
-            f"{format_count(deletion.documents, 'document')}{rest}",
+            _("{count}{rest}").format(
+                count=ngettext("{count} document", "{count} documents", deletion.documents),
+                rest=rest,
+            ),
         )
     if as_json:
         print_json(counts)
@@ -172,7 +181,7 @@ def audit(
     if as_json:
         print_json(entries)
     else:
-        print_rows(audit_rows(entries), "The audit log of that memory is empty.")
+        print_rows(audit_rows(entries), _("The audit log of that memory is empty."))
 
 
 def feedback(
@@ -193,7 +202,7 @@ def feedback(
     if as_json:
         print_json(page.items)
     else:
-        print_rows(feedback_rows(page.items), "No feedback was given.")
+        print_rows(feedback_rows(page.items), _("No feedback was given."))
 
 
 def receipt(
@@ -211,7 +220,10 @@ def receipt(
     view = send(find_target(ctx, home, url), agent, lambda memory: memory.receipt(name))
     if not as_json:
         stderr_console().print(
-            f"{view.at:%Y-%m-%d %H:%M:%S}, asked by {view.asked_by}", markup=False
+            _("{at:%Y-%m-%d %H:%M:%S}, asked by {asked_by}").format(
+                at=view.at, asked_by=view.asked_by
+            ),
+            markup=False,
         )
     print_json(view if as_json else dict(view.receipt))
 
@@ -229,11 +241,19 @@ async def _audit(memory: AsyncMemory, before: int | None, limit: int) -> list[Au
 
 
 def _confirm(place: Target, agent: str, document: str | None, session: str | None) -> None:
-    what = f"everything in {agent}'s memory about session {session}" if session else f"{document}"
+    what = (
+        _("everything in {agent}'s memory about session {session}").format(
+            agent=agent, session=session
+        )
+        if session
+        else f"{document}"
+    )
     if not sys.stdin.isatty():
-        raise InvalidRequest(f"Nobody can be asked whether to erase {what}. Say --yes.")
+        raise InvalidRequest(
+            _("Nobody can be asked whether to erase {what}. Say --yes.").format(what=what)
+        )
     if document is not None:
         detail = send(place, agent, lambda memory: memory.document(document))
         stdout_console().print(document_facts(detail))
-    if not typer.confirm(f"Erase {what} permanently?", err=True):
-        raise InvalidRequest("Nothing was erased.")
+    if not confirm(_("Erase {what} permanently?").format(what=what)):
+        raise InvalidRequest(_("Nothing was erased."))

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from choir_client.failures import parse_response
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.operator import Page
 from choir_common.wire.pairing import DecidePairing, PairingView
@@ -18,7 +19,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import print_json, print_rows, stderr_console, table
 
 PATH = "/v1/people/pairings"
-NOBODY = "Nobody waits for a decision."
+NOBODY = _("Nobody waits for a decision.")
 
 
 def pair(
@@ -43,7 +44,7 @@ def pair(
     chosen by the users themselves and prove nothing.
     """
     if (code is not None) + (deny is not None) + list_ > 1:
-        raise InvalidRequest("Say one of CODE, --deny CODE and --list.")
+        raise InvalidRequest(_("Say one of CODE, --deny CODE and --list."))
     place, decided = find_target(ctx, home, url), code or deny
     if decided is None:
         waiting = asyncio.run(_list(place))
@@ -57,9 +58,11 @@ def pair(
         print_json(view)
         return
     done = (
-        f"{view.dm} can talk with {view.agent} as a {view.role}."
+        _("{dm} can talk with {agent} as a {role}.").format(
+            dm=view.dm, agent=view.agent, role=view.role
+        )
         if deny is None
-        else f"Refused: user {view.user} of {view.gateway}."
+        else _("Refused: user {user} of {gateway}.").format(user=view.user, gateway=view.gateway)
     )
     stderr_console().print(done, markup=False)
 
@@ -79,11 +82,13 @@ def unpair(
     if as_json:
         print_json({"dm": dm})
     else:
-        stderr_console().print(f"{dm} has no conversation any more.", markup=False)
+        stderr_console().print(_("{dm} has no conversation any more.").format(dm=dm), markup=False)
 
 
 def _rows(waiting: Sequence[PairingView]) -> Table:
-    rows = table("CODE", "GATEWAY", "USER", "NAME (UNPROVEN)", "AGENT", "ROLE", "UNTIL")
+    rows = table(
+        _("CODE"), _("GATEWAY"), _("USER"), _("NAME (UNPROVEN)"), _("AGENT"), _("ROLE"), _("UNTIL")
+    )
     for it in waiting:
         until = it.expires_at.astimezone().strftime("%H:%M")
         rows.add_row(it.code, it.gateway, it.user, it.user_name or "-", it.agent, it.role, until)

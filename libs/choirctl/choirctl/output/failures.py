@@ -70,10 +70,10 @@ def failure_of(error: BaseException) -> Failure:
             return Failure("system", words, UNEXPECTED_EXIT)
         case typer.Abort():
             return Failure("aborted", _("Aborted."), UNEXPECTED_EXIT)
-        case other if hasattr(error, "format_message"):
+        case _ if hasattr(error, "format_message"):
             # a usage error of typer
-            return Failure("usage", other.format_message(), InvalidRequest.exit_code)
-        case _other:
+            return Failure("usage", error.format_message(), InvalidRequest.exit_code)
+        case _:
             words = _("choirctl failed: {kind}: {error}. Set CHOIR_DEBUG=1 to see where.").format(
                 kind=type(error).__name__, error=str(error)
             )

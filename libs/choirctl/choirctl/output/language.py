@@ -1,7 +1,7 @@
 """The language of choirctl's own words: that of the terminal, or `CHOIR_LANGUAGE`.
 
-Messages are `choir_common.i18n.Message`: JSON, logs and whatever is no message stay English. The catalogue is
-read only for another language.
+Messages are `choir_common.i18n.Message`: JSON and whatever is no message stay English. The catalogue is read
+only for another language.
 """
 
 import gettext
@@ -15,6 +15,7 @@ from choir_common.i18n import (
     DOMAIN,
     ENGLISH,
     LOCALES,
+    READER_LANGUAGE,
     _,
     choose_language,
     load_catalogue,
@@ -27,19 +28,19 @@ HELP_OPTION = _("Show this message and exit.")
 EXAMPLE = _("Example: {example}")
 
 
-def own_language() -> str:
-    """Return the language of this process's messages: one of `i18n.LANGUAGES`."""
-    return choose_language(next(filter(None, map(os.environ.get, VARIABLES)), ""))
+def choose_own_language() -> None:
+    """Use the language of the environment for all words to the user from here on."""
+    READER_LANGUAGE.set(choose_language(next(filter(None, map(os.environ.get, VARIABLES)), "")))
 
 
 def tr(text: str) -> str:
     """Return a message in the language of the user; a text that is no message stays as it is."""
-    return translate(text, own_language())
+    return translate(text, READER_LANGUAGE.get())
 
 
 def translate_help(command: TyperGroup) -> None:
     """Put the help of a command, and of its subcommands, into the language of the user."""
-    language = own_language()
+    language = READER_LANGUAGE.get()
     if language == ENGLISH:
         return
     # typer's own words, such as the headings, are looked up in the domain of the process

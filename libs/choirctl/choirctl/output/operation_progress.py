@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from choir_client.failures import parse_response
 from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.operations import OperationEvent, OperationStarted, OperationView
 from choirctl.api import operations
@@ -37,8 +38,10 @@ async def run_operation(
         return await show_progress(api, place, operation.operation_id, quiet)
     except asyncio.CancelledError:
         stderr_console().print(
-            "The operation continues in the background: `choirctl operation show "
-            f"{operation.operation_id} --follow`.",
+            _(
+                "The operation continues in the background: `choirctl operation show "
+                "{operation_id} --follow`."
+            ).format(operation_id=operation.operation_id),
             markup=False,
         )
         raise
@@ -87,7 +90,7 @@ async def follow_operation(
     times.
     """
     last_seq = 0
-    for _ in range(MAX_RECONNECTS):
+    for _attempt in range(MAX_RECONNECTS):
         try:
             stream = api.connection.events(
                 operations.FOLLOW_OPERATION,
@@ -111,8 +114,10 @@ async def follow_operation(
         if view.status != "running":
             return view
     raise Unavailable(
-        f"{place.display_address} does not report the progress of {operation_id}. Try again: "
-        f"`choirctl operation show {operation_id}`."
+        _(
+            "{display_address} does not report the progress of {operation_id}. Try again: "
+            "`choirctl operation show {operation_id}`."
+        ).format(display_address=place.display_address, operation_id=operation_id)
     )
 
 
@@ -120,7 +125,7 @@ def raise_failure(view: OperationView) -> None:
     """Raise the error of an operation that failed or was interrupted."""
     if view.status == "failed":
         raise from_envelope(
-            ErrorEnvelope(code=view.error_code or "internal", message=view.error or "It failed.")
+            ErrorEnvelope(code=view.error_code or "internal", message=view.error or _("It failed."))
         )
     if view.status == "interrupted":
-        raise Unavailable(view.error or "It was interrupted; start it again.")
+        raise Unavailable(view.error or _("It was interrupted; start it again."))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from choir_common.errors import InvalidRequest, Unavailable
 from choir_common.escape_text import escape_hidden
+from choir_common.i18n import _
 
 TIMEOUT_S = 60.0
 MAX_CLONE_BYTES = 200 << 20
@@ -53,7 +54,14 @@ def cloned_repository(address: str, protocols: Collection[str] = PROTOCOLS) -> I
     }
     words = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
     options = ("--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--template=")
-    limited = ("sh", "-c", f'ulimit -f {MAX_GIT_FILE_BLOCKS} && exec git "$@"', "git")
+    limited = (
+        "sh",
+        "-c",
+        _('ulimit -f {max_git_file_blocks} && exec git "$@"').format(
+            max_git_file_blocks=MAX_GIT_FILE_BLOCKS
+        ),
+        "git",
+    )
     with tempfile.TemporaryDirectory(prefix="choir-skill-") as place:
         top = Path(place)
         _run(
@@ -112,14 +120,16 @@ def _run(command: list[str], place: Path, environment: Mapping[str, str]) -> Non
                 process.wait()
     if process.returncode != 0:
         text = errors.read_bytes()[-2_000:].decode("utf-8", "replace").strip()
-        reason = escape_hidden(text)[-300:] or f"exit code {process.returncode}"
+        reason = escape_hidden(text)[-300:] or _("exit code {returncode}").format(
+            returncode=process.returncode
+        )
         raise Unavailable(f"git cannot clone {address}: {reason}.")
 
 
 def _check_size(place: Path) -> None:
     """Raise InvalidRequest when the clone is too large; counts no further than its limits."""
     files = size = 0
-    for folder, _, names in os.walk(place):
+    for folder, _folders, names in os.walk(place):
         for name in names:
             files += 1
             try:
@@ -128,6 +138,8 @@ def _check_size(place: Path) -> None:
                 continue  # git has just renamed it
             if files > MAX_CLONE_FILES or size > MAX_CLONE_BYTES:
                 raise InvalidRequest(
-                    f"The repository has more than {MAX_CLONE_FILES} files or "
-                    f"{MAX_CLONE_BYTES >> 20} MiB; clone it yourself and add the folder."
+                    _(
+                        "The repository has more than {max_clone_files} files or {max_clone_bytes} MiB; "
+                        "clone it yourself and add the folder."
+                    ).format(max_clone_files=MAX_CLONE_FILES, max_clone_bytes=MAX_CLONE_BYTES >> 20)
                 )
