@@ -36,7 +36,7 @@ async def serve_stdio(place: Target, agent: str, token: str) -> None:
     """
     # also over the Unix socket: the server checks the header Host
     url = f"{place.url or 'http://localhost'}/mcp/{quote(agent, safe='')}"
-    headers = {"Authorization": _("Bearer {token}").format(token=token)}
+    headers = {"Authorization": f"Bearer {token}"}
     async with make_client(
         place.endpoint, headers=headers, timeout_s=CALL_TIMEOUT_S, ca_pem=place.ca_certificates()
     ) as http:

@@ -22,7 +22,6 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
 from choir_common.escape_text import escape_hidden
-from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.operator import CommandView
 from choirctl.chat.lane_activity import truncate_to_width
@@ -33,7 +32,7 @@ REDRAW_INTERVAL_S = 0.1
 SEND = "/send "
 CANCEL = "/cancel "
 # grey text instead of a reversed bar: the status is not part of the conversation
-STATUS_STYLE = Style.from_dict({"bottom-toolbar": _("noreverse fg:ansibrightblack")})
+STATUS_STYLE = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack"})
 
 
 def unwrapped_stdout() -> AbstractContextManager[TextIO]:

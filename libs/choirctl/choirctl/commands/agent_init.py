@@ -25,15 +25,9 @@ from choirctl.start.config_insert import insert_entries
 
 GIT_S = 30.0
 SKELETON = {
-    "Dockerfile": _(
-        "FROM choir-base\n# RUN apt-get update && apt-get install -y --no-install-recommends ...\n"
-    ),
-    "identity/SOUL.md": _(
-        "# {agent}\n\nWho {agent} is when it talks: tone, habits, what it cares for.\n"
-    ),
-    "identity/SOUL-CORE.md": _(
-        "# {agent} at work\n\nHow {agent} works on its own: how careful, how far.\n"
-    ),
+    "Dockerfile": "FROM choir-base\n# RUN apt-get update && apt-get install -y --no-install-recommends ...\n",
+    "identity/SOUL.md": "# {agent}\n\nWho {agent} is when it talks: tone, habits, what it cares for.\n",
+    "identity/SOUL-CORE.md": "# {agent} at work\n\nHow {agent} works on its own: how careful, how far.\n",
     "tools/.gitkeep": "",
     "skills/.gitkeep": "",
 }
@@ -153,7 +147,7 @@ def _create_repository(path: Path, agent: str, ref: str) -> None:
         lines += f"100644 {blob}\t{name}\n"
     _git(path, "update-index", "--add", "--index-info", stdin=lines)
     tree = _git(path, "write-tree")
-    commit = _git(path, "commit-tree", tree, "-m", _("Begin {agent}").format(agent=agent))
+    commit = _git(path, "commit-tree", tree, "-m", f"Begin {agent}")
     _git(path, "update-ref", f"refs/heads/{ref}", commit)
     (path / "index").unlink(missing_ok=True)
 

@@ -60,11 +60,11 @@ async def _waiting(api: ControlClient) -> list[str]:
     with contextlib.suppress(ChoirError):
         pending = sum(view.status == "pending" for view in await api.approvals.list())
         if pending:
-            verb = "waits" if pending == 1 else "wait"
-            who = ngettext("{count} request", "{count} requests", pending)
             lines.append(
-                _("{who} {verb} for your decision: `choirctl approval list`.").format(
-                    who=who, verb=verb
+                ngettext(
+                    "{count} request waits for your decision: `choirctl approval list`.",
+                    "{count} requests wait for your decision: `choirctl approval list`.",
+                    pending,
                 )
             )
         for work in await api.operations.list(MAX_OPERATIONS):
@@ -90,7 +90,7 @@ def _print_text(system_status: SystemStatus) -> None:
 
 def _print_tables(system_status: SystemStatus) -> None:
     console = stdout_console()
-    word = "[green]ready[/]" if system_status.ready else _("[red]not ready[/]")
+    word = _("[green]ready[/]") if system_status.ready else _("[red]not ready[/]")
     console.print(
         _("Choir {version} is {word}. State: {home}. Model: {model}.").format(
             version=system_status.version,

@@ -51,11 +51,11 @@ def agent_lines(agent: AgentView) -> list[str]:
     lines += model_lines(agent)
     lines += [*mcp_lines(agent), *harness_lines(agent)]
     if agent.queued_messages:
-        verb = "waits" if agent.queued_messages == 1 else "wait"
         lines.append(
-            _("  {count} {verb} for it.").format(
-                count=ngettext("{count} message", "{count} messages", agent.queued_messages),
-                verb=verb,
+            ngettext(
+                "  {count} message waits for it.",
+                "  {count} messages wait for it.",
+                agent.queued_messages,
             )
         )
     return lines

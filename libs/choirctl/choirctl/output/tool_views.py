@@ -13,7 +13,7 @@ from choir_common.wire.local_tools import ToolCheckReport, ToolTrial
 def check_lines(folder: Path, report: ToolCheckReport) -> Iterator[str]:
     """Yield a line for each fault, then one that sums up."""
     for fault in report.faults:
-        kind = "error" if fault.level == "refused" else "warning"
+        kind = _("error") if fault.level == "refused" else _("warning")
         yield f"{kind}: {folder}/{escape_hidden(describe_fault(fault))}"
     names = ", ".join(tool.name for tool in report.tools) or "none"
     yield _("{count} errors. Tools that the agent loads: {names}.").format(

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from choir_common.i18n import _
-
 UNIT = "choir.service"
 LABEL = "choir.agents"
 SERVICE_USER = "choir"
@@ -59,27 +57,31 @@ def systemd_unit(service: ServiceSpec) -> str:
         f"User={SERVICE_USER}\nGroup={SERVICE_USER}\n"
         f"StateDirectory={service.home.name}\nStateDirectoryMode=0700\n"
     )
-    return _(
-        "# Written by `choirctl service install`, which replaces it; put changes into a "
-        "drop-in: `systemctl edit`.\n[Unit]\nDescription=Choir: self-hosted personal LLM "
-        "agents\n{value}StartLimitIntervalSec=300\nStartLimitBurst=5\n\n[Service]\nType=exec\n"
-        "ExecStart={names}\nEnvironment={quoted}\nEnvironmentFile=-{specifiers}\n"
-        "{value2}Restart=on-failure\nRestartSec=5\n# `choirctl up` ends with 130 after a "
-        "signal\nSuccessExitStatus=130\n# the supervisor stops its children in order; what "
-        "then remains is killed\nKillMode=mixed\nTimeoutStopSec={stop_within_s}\n# agents "
-        "get control groups of their own below the service's\nDelegate=yes\n"
-        "{shared}{value3}\n[Install]\nWantedBy={value4}.target\n"
-    ).format(
-        value=network if service.system else "",
-        names=" ".join(_quoted(word) for word in service.program),
-        quoted=_quoted(f"CHOIR_HOME={service.home}", variables=False),
-        specifiers=_specifiers(str(service.home / ENVIRONMENT_FILE)),
-        value2=own_user if service.system else "",
-        stop_within_s=STOP_WITHIN_S,
-        shared=SHARED,
-        value3=SYSTEM_ONLY if service.system else "",
-        value4=_("multi-user") if service.system else _("default"),
-    )
+    return f"""\
+# Written by `choirctl service install`, which replaces it; put changes into a drop-in: `systemctl edit`.
+[Unit]
+Description=Choir: self-hosted personal LLM agents
+{network if service.system else ""}StartLimitIntervalSec=300
+StartLimitBurst=5
+
+[Service]
+Type=exec
+ExecStart={" ".join(_quoted(word) for word in service.program)}
+Environment={_quoted(f"CHOIR_HOME={service.home}", variables=False)}
+EnvironmentFile=-{_specifiers(str(service.home / ENVIRONMENT_FILE))}
+{own_user if service.system else ""}Restart=on-failure
+RestartSec=5
+# `choirctl up` ends with 130 after a signal
+SuccessExitStatus=130
+# the supervisor stops its children in order; what then remains is killed
+KillMode=mixed
+TimeoutStopSec={STOP_WITHIN_S}
+# agents get control groups of their own below the service's
+Delegate=yes
+{SHARED}{SYSTEM_ONLY if service.system else ""}
+[Install]
+WantedBy={"multi-user" if service.system else "default"}.target
+"""
 
 
 def launchd_plist(service: ServiceSpec) -> str:

@@ -57,9 +57,7 @@ def cloned_repository(address: str, protocols: Collection[str] = PROTOCOLS) -> I
     limited = (
         "sh",
         "-c",
-        _('ulimit -f {max_git_file_blocks} && exec git "$@"').format(
-            max_git_file_blocks=MAX_GIT_FILE_BLOCKS
-        ),
+        f'ulimit -f {MAX_GIT_FILE_BLOCKS} && exec git "$@"',
         "git",
     )
     with tempfile.TemporaryDirectory(prefix="choir-skill-") as place:

@@ -7,44 +7,77 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 
 TemplateName = Literal["python", "shell", "http"]
 
-PYTHON = _(
-    '#!/usr/bin/env python3\n"""Reads {"call_id": …, "input": {…}} on standard input, '
-    "and prints one JSON object.\n\nWhat it writes to standard error is shown by "
-    '`choirctl tool try`, and is in the agent\'s log.\n"""\n\nimport json\nimport sys\n\n\n'
-    'def run(arguments):\n    words = arguments["text"].split()\n    return '
-    '{"summary": f"{len(words)} words", "words": len(words)}\n\n\ndef main():\n    '
-    'try:\n        result = run(json.load(sys.stdin)["input"])\n    except (KeyError, '
-    "ValueError) as error:\n        # code and message are what the model "
-    'gets\n        result = {"status": "error", "code": "bad_input", "message": '
-    "str(error)}\n    print(json.dumps(result))\n\n\nmain()\n"
-)
-SHELL = _(
-    '#!/bin/sh\n# Reads {"call_id": ..., "input": {...}} on standard input, and '
-    "prints one JSON object.\n# The working directory is the agent's workspace. For "
-    "arguments in the input, use jq, or a Python tool.\nset -eu\ncat > /dev/null\n"
-    "files=$(find . -path ./.choirtmp -prune -o -type f -print | wc -l)\nprintf "
-    '\'{"summary": "%d files", "files": %d}\\n\' "$files" "$files"\n'
-)
-HTTP = _(
-    '#!/usr/bin/env python3\n"""Fetches a page of one host. The proxy in HTTPS_PROXY '
-    "is the only way to the network.\n\nIt lets this tool reach the `hosts` of the "
-    'manifest, and no others.\n"""\n\nimport json\nimport sys\nimport urllib.error\nimport '
-    'urllib.request\n\nADDRESS = "https://example.com"\nMAX_BYTES = 100_000\n\n\ndef '
-    'run(arguments):\n    with urllib.request.urlopen(ADDRESS + arguments["path"], '
-    'timeout=20) as answer:\n        text = answer.read(MAX_BYTES).decode("utf-8", '
-    '"replace")\n        return {"summary": f"HTTP {answer.status}", "status_code": '
-    'answer.status, "text": text}\n\n\ndef main():\n    try:\n        result = '
-    'run(json.load(sys.stdin)["input"])\n    except urllib.error.HTTPError as '
-    'error:\n        result = {"status": "error", "code": "http", "message": f"HTTP '
-    '{error.code}"}\n    except (OSError, KeyError, ValueError) as error:\n        '
-    'result = {"status": "error", "code": "unreachable", "message": str(error)}\n    '
-    "print(json.dumps(result))\n\n\nmain()\n"
-)
+PYTHON = '''#!/usr/bin/env python3
+"""Reads {"call_id": …, "input": {…}} on standard input, and prints one JSON object.
+
+What it writes to standard error is shown by `choirctl tool try`, and is in the agent's log.
+"""
+
+import json
+import sys
+
+
+def run(arguments):
+    words = arguments["text"].split()
+    return {"summary": f"{len(words)} words", "words": len(words)}
+
+
+def main():
+    try:
+        result = run(json.load(sys.stdin)["input"])
+    except (KeyError, ValueError) as error:
+        # code and message are what the model gets
+        result = {"status": "error", "code": "bad_input", "message": str(error)}
+    print(json.dumps(result))
+
+
+main()
+'''
+SHELL = """#!/bin/sh
+# Reads {"call_id": ..., "input": {...}} on standard input, and prints one JSON object.
+# The working directory is the agent's workspace. For arguments in the input, use jq, or a Python tool.
+set -eu
+cat > /dev/null
+files=$(find . -path ./.choirtmp -prune -o -type f -print | wc -l)
+printf '{"summary": "%d files", "files": %d}\\n' "$files" "$files"
+"""
+HTTP = '''#!/usr/bin/env python3
+"""Fetches a page of one host. The proxy in HTTPS_PROXY is the only way to the network.
+
+It lets this tool reach the `hosts` of the manifest, and no others.
+"""
+
+import json
+import sys
+import urllib.error
+import urllib.request
+
+ADDRESS = "https://example.com"
+MAX_BYTES = 100_000
+
+
+def run(arguments):
+    with urllib.request.urlopen(ADDRESS + arguments["path"], timeout=20) as answer:
+        text = answer.read(MAX_BYTES).decode("utf-8", "replace")
+        return {"summary": f"HTTP {answer.status}", "status_code": answer.status, "text": text}
+
+
+def main():
+    try:
+        result = run(json.load(sys.stdin)["input"])
+    except urllib.error.HTTPError as error:
+        result = {"status": "error", "code": "http", "message": f"HTTP {error.code}"}
+    except (OSError, KeyError, ValueError) as error:
+        result = {"status": "error", "code": "unreachable", "message": str(error)}
+    print(json.dumps(result))
+
+
+main()
+'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +94,11 @@ class ToolTemplate:
     """A test case: the input, and what the output has at least."""
 
 
-_TEXT: JsonValue = {"type": "string", "description": _("The text.")}
+_TEXT: JsonValue = {"type": "string", "description": "The text."}
 _PATH: JsonValue = {
     "type": "string",
     "pattern": "^/",
-    "description": _("Path of the page, such as /."),
+    "description": "Path of the page, such as /.",
 }
 _OFFLINE: Mapping[str, JsonValue] = {"network": False}
 _ONLINE: Mapping[str, JsonValue] = {"network": True, "hosts": ["example.com"], "origin": "web"}
@@ -74,15 +107,15 @@ TEMPLATES: Mapping[TemplateName, ToolTemplate] = {
     "python": ToolTemplate(
         "run.py",
         PYTHON,
-        _("Count the words of a text."),
+        "Count the words of a text.",
         {"text": _TEXT},
         {"side_effect": "none", **_OFFLINE, "private": False},
-        {"input": {"text": _("three short words")}, "expect": {"words": 3}},
+        {"input": {"text": "three short words"}, "expect": {"words": 3}},
     ),
     "shell": ToolTemplate(
         "run.sh",
         SHELL,
-        _("Count the files of the workspace."),
+        "Count the files of the workspace.",
         {},
         {"side_effect": "read", **_OFFLINE, "private": True},
         {"input": {}, "expect": {}},
@@ -90,7 +123,7 @@ TEMPLATES: Mapping[TemplateName, ToolTemplate] = {
     "http": ToolTemplate(
         "run.py",
         HTTP,
-        _("Fetch a page of example.com."),
+        "Fetch a page of example.com.",
         {"path": _PATH},
         {"side_effect": "read", **_ONLINE, "private": False},
         {"input": {"path": "/"}, "expect": {"status_code": 200}},
