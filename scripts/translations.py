@@ -26,6 +26,8 @@ SOURCES = (
     "libs/choir_common/choir_common",
     "services/control/choir_control",
     "libs/choirctl/choirctl",
+    "libs/choir_client/choir_client",
+    "deploy/local/choir_local",
 )
 SOURCES_OF_GATEWAY = ("services/gateway/choir_gateway",)
 TYPER_TEXTS = (

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from choir_common.errors import Conflict, NotFound, StartupError
+from choir_common.i18n import _
 from choir_common.postgres.pool import Database
 from choir_common.stack_secrets import POSTGRES_ADMIN
 from choir_local.config_values import read_config
@@ -73,7 +74,9 @@ async def open_database(
     if home.lock_file.exists() and is_locked(home):
         if stopped:
             raise Conflict(
-                f"Choir runs in {home.root}. Stop it first with `choirctl down`; nothing was changed."
+                _(
+                    "Choir runs in {root}. Stop it first with `choirctl down`; nothing was changed."
+                ).format(root=home.root)
             )
         yield _reached(home, settings)
         return
@@ -103,13 +106,17 @@ def require_embedded_database(settings: LocalSettings) -> None:
     config = read_config(home.config_file)
     if config is not None and config.postgres is not None:
         raise NotFound(
-            f"{home.config_file} names the Postgres at {config.postgres.host}: use its own pg_dump and "
-            "pg_restore there. The embedded database of this home is not in use."
+            _(
+                "{config_file} names the Postgres at {host}: use its own pg_dump and pg_restore "
+                "there. The embedded database of this home is not in use."
+            ).format(config_file=home.config_file, host=config.postgres.host)
         )
     if not settings.postgres_dsn and read_major_version(home.data / "postgres") is None:
         raise NotFound(
-            f"There is no embedded database in {home.root}. If Choir runs in containers, run the "
-            "command there: `docker compose exec control choirctl db …`."
+            _(
+                "There is no embedded database in {root}. If Choir runs in containers, run the "
+                "command there: `docker compose exec control choirctl db …`."
+            ).format(root=home.root)
         )
 
 
@@ -140,8 +147,10 @@ async def _refuse_if_used(access: DatabaseAccess) -> None:
         )
     if used:
         raise Conflict(
-            f"{used} connections use the database. Stop their services first: `docker compose stop "
-            "control memory`; nothing was changed."
+            _(
+                "{used} connections use the database. Stop their services first: `docker compose "
+                "stop control memory`; nothing was changed."
+            ).format(used=used)
         )
 
 
@@ -220,14 +229,16 @@ async def program_output(
 def _check_exit(name: str, code: int, stderr: bytes) -> None:
     if code:
         message = " ".join(stderr.decode(errors="replace").splitlines()[:SAID_LINES])
-        raise StartupError(f"{name} failed: {message}")
+        raise StartupError(_("{name} failed: {message}").format(name=name, message=message))
 
 
 def _find(access: DatabaseAccess, name: str) -> str:
     program = Path(access.binaries.program(name))
     if not program.is_file():
         raise StartupError(
-            f"There is no {name} beside the Postgres in use ({access.binaries.directory}). Set "
-            "CHOIR_PG_BIN to a complete installation."
+            _(
+                "There is no {name} beside the Postgres in use ({directory}). Set CHOIR_PG_BIN "
+                "to a complete installation."
+            ).format(name=name, directory=access.binaries.directory)
         )
     return str(program)

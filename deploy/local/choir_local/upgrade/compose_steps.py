@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import assert_never
 
 from choir_common.errors import Conflict, StartupError
+from choir_common.i18n import _
 from choir_local.backup.passphrase import stored_passphrase
 from choir_local.backup.sources import BACKUPS
 from choir_local.backup.storage import backup_name
@@ -95,8 +96,10 @@ class ComposeSteps:
         config_json = read_config(self._home.config_file)
         if config_json is not None and config_json.postgres is not None:
             raise Conflict(
-                f"{self._home.config_file} names a Postgres elsewhere, which an upgrade cannot copy. Back it "
-                "up with its own programs, then follow docs/upgrade.md by hand."
+                _(
+                    "{config_file} names a Postgres elsewhere, which an upgrade cannot copy. Back it "
+                    "up with its own programs, then follow docs/upgrade.md by hand."
+                ).format(config_file=self._home.config_file)
             )
         check_version(self._home, self._backups)
         config = await self._project.config()
@@ -118,8 +121,10 @@ class ComposeSteps:
         free = min(free, shutil.disk_usage(self._home.root).free)
         if free < needed:
             raise StartupError(
-                f"The upgrade needs {needed / 1e6:,.0f} MB for a backup and a copy of the database; "
-                f"{free / 1e6:,.0f} MB are free in {self._home.root} and in the volume of Postgres."
+                _(
+                    "The upgrade needs {needed:,.0f} MB for a backup and a copy of the database; "
+                    "{free:,.0f} MB are free in {root} and in the volume of Postgres."
+                ).format(needed=needed / 1000000.0, free=free / 1000000.0, root=self._home.root)
             )
 
     async def _extract(self, commit: str) -> None:
@@ -183,7 +188,9 @@ class ComposeSteps:
         changed = sorted(before ^ after)
         if changed:
             session = changed[0].partition("|")[0]
-            raise StartupError(f"The migration changed the log of session {session}.")
+            raise StartupError(
+                _("The migration changed the log of session {session}.").format(session=session)
+            )
 
     async def _heads(self, name: str) -> set[str]:
         if await self._project.sql(HAS_LOG, database=name) != "t":

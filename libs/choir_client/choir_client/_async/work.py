@@ -6,6 +6,7 @@ import time
 from choir_client import operations
 from choir_client._async.connection import AsyncConnection
 from choir_common.errors import DeadlineExceeded
+from choir_common.i18n import _
 from choir_common.wire.money import CostGroup, CostReport
 from choir_common.wire.operations import OperationView
 
@@ -41,7 +42,9 @@ class AsyncOperations:
                 return operation
             if time.monotonic() > deadline:
                 raise DeadlineExceeded(
-                    f"The operation {operation_id} has not ended within {timeout_s:g} s. It goes on."
+                    _(
+                        "The operation {operation_id} has not ended within {timeout_s:g} s. It goes on."
+                    ).format(operation_id=operation_id, timeout_s=timeout_s)
                 )
             await asyncio.sleep(_POLL_S)
 

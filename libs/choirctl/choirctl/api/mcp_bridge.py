@@ -18,7 +18,6 @@ from mcp.server.stdio import stdio_server
 from choir_client.failures import convert_transport_errors
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import read_problem
-from choir_common.i18n import _
 from choir_common.target import Target
 
 CALL_TIMEOUT_S = 3700.0

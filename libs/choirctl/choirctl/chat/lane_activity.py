@@ -29,6 +29,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.rpc import StatusReport
 from choirctl.chat.render import one_line
+from choirctl.output.language import tr
 
 MAX_LINES = 6  # on the screen; `choirctl status` lists more jobs
 MAX_TEXT = 300
@@ -138,6 +139,7 @@ class LaneTracker:
 
 def truncate_to_width(line: str, width: int) -> str:
     """Return a line truncated to `width` columns, with an ellipsis if it was cut."""
+    line = tr(line)
     return line if cell_len(line) <= width else set_cell_size(line, max(0, width - 1)) + "…"
 
 

@@ -50,6 +50,7 @@ from choirctl.chat.line_parser import (
 from choirctl.chat.prompt import ChatCompleter, ChatPrompt, open_history, unwrapped_stdout
 from choirctl.chat.render import render_message
 from choirctl.chat.status_line import ChannelActivity, UnansweredMessages
+from choirctl.output.language import tr
 from choirctl.output.printing import escape
 from choirctl.output.safe_console import SafeConsole
 
@@ -329,7 +330,7 @@ class _TerminalChat:
             self._last_sent = SentMessage(edits or key, text)
             self._unanswered.add(accepted.inbox_id)
         elif accepted.command == HELP:
-            own = "\n".join(" - ".join(words) for words in LOCAL_COMMANDS.values())
+            own = "\n".join(" - ".join(map(tr, words)) for words in LOCAL_COMMANDS.values())
             self._console.print(
                 _("[yellow]Commands of this chat:\n{own}[/]").format(own=escape(own))
             )
@@ -371,7 +372,7 @@ class _TerminalChat:
         self._console.print(f"[dim magenta]· {escape(line)}[/]")
 
     def _print_error(self, error: ChoirError, what: str = "") -> None:
-        self._console.print(f"[red]{what}{escape(escape_hidden(error.message))}[/]")
+        self._console.print(f"[red]{what}{escape(escape_hidden(tr(error.message)))}[/]")
 
 
 async def _commands(api: ControlClient, dm: str) -> list[CommandView]:

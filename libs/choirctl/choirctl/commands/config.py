@@ -261,7 +261,7 @@ def _print_changes(config_diff: ConfigDiff) -> None:
     for line in diff_lines(config_diff):
         stdout_console().print(line, markup=False, highlight=False, soft_wrap=True)
     for warning in config_diff.warnings:
-        stderr_console().print(f"[yellow]Warning:[/] {escape(warning)}")
+        stderr_console().print(_("[yellow]Warning:[/] {warning}").format(warning=escape(warning)))
 
 
 def diff_lines(config_diff: ConfigDiff) -> list[str]:

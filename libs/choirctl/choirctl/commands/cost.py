@@ -97,7 +97,7 @@ def _print_table(report: CostReport) -> None:
     for line in report.lines:
         rows.add_row(*_cells(line, escape(line.group) or "-"))
     if len(report.lines) > 1:
-        rows.add_row(*_cells(report.total, "[bold]total[/]"))
+        rows.add_row(*_cells(report.total, _("[bold]total[/]")))
     print_rows(
         rows,
         _("There are no model calls from {since} to {until}.").format(

@@ -30,6 +30,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.commands.config import Wait, follow_report, raise_unless_applied
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console, table
 
+OWN_USE = "Choir itself"
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - the name of what opens choird's figures, made by people
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 
@@ -54,8 +55,8 @@ def list_secrets(ctx: typer.Context, home: Home = None, as_json: AsJson = False)
     for secret in secrets:
         rows.add_row(
             secret.name,
-            "[green]set[/]" if secret.set else _("[red]not set[/]"),
-            ", ".join(secret.used_by) or "-",
+            _("[green]set[/]") if secret.set else _("[red]not set[/]"),
+            _("Choir itself") if secret.used_by == (OWN_USE,) else ", ".join(secret.used_by) or "-",
         )
     print_rows(
         rows,
@@ -199,7 +200,7 @@ def _names(home: Path) -> list[SecretName]:
 
 
 def _reserved_use(name: str) -> tuple[str, ...]:
-    return (_("Choir itself"),) if name in (*RESERVED_SECRETS, METRICS_TOKEN) else ()
+    return (OWN_USE,) if name in (*RESERVED_SECRETS, METRICS_TOKEN) else ()
 
 
 def _uses(path: Path) -> dict[str, tuple[str, ...]]:

@@ -101,7 +101,7 @@ def _print_tables(system_status: SystemStatus) -> None:
     )
     parts = table(_("PART"), "", _("DETAIL"))
     for part in system_status.parts:
-        state = "[green]up[/]" if part.ok else "[red]down[/]"
+        state = _("[green]up[/]") if part.ok else _("[red]down[/]")
         parts.add_row(part.name, state, escape(part.detail))
     console.print(parts)
     if system_status.agents:

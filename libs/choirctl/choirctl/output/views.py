@@ -345,7 +345,7 @@ def job_rows(jobs: Sequence[StatusReport]) -> Table:
 
 def work_tree(agents: Sequence[AgentView]) -> Tree | None:
     """Return a tree of agents with their lanes, jobs and remaining budgets; None if no lane is reported."""
-    trees = Tree("[bold]AT WORK[/]", guide_style="dim")
+    trees = Tree(f"[bold]{_('AT WORK')}[/]", guide_style="dim")
     for agent in agents:
         if not agent.lanes:
             continue

@@ -119,8 +119,10 @@ async def run_checks(installation: Installation) -> list[Finding]:
             else:
                 outcome, detail = await check(installation)
         except (ChoirError, OSError) as error:
-            outcome, detail = "fail", str(error)
-        findings.append(Finding(id=name, outcome=outcome, detail=detail))
+            outcome = "fail"
+            detail = error.message if isinstance(error, ChoirError) else str(error)
+        # not validated: that would make a plain string of a message
+        findings.append(Finding.model_construct(id=name, outcome=outcome, detail=detail))
     return findings
 
 
