@@ -60,7 +60,7 @@ class AnswerMonitor:
                 name=name,
                 spoken=self.spoken,
                 silent_s=SILENT_S,
-                format=STORED_NOTE.format(agent=name, when="when it is back"),
+                format=STORED_NOTE.format(agent=name, when=_("when it is back")),
             )
         if self.stopped_since is not None and now - self.stopped_since >= STOPPED_S:
             when = _("when it is started again (`choirctl agent start {name}`)").format(name=name)

@@ -196,7 +196,7 @@ async def _await_answer(
             message = await conversation.receive()
             if isinstance(message, Draft):
                 lines = "\n".join(wrap_draft(message.text, console.width))
-                status.update(escape(lines) or WAITING)
+                status.update(escape(lines or WAITING))
             if not isinstance(message, OutboundMessage):
                 continue  # activity events are not shown in this mode
             for line in await save_files(api, dm, message, folder):

@@ -15,9 +15,11 @@ from choir_local.home import Home as LocalHome
 from choir_local.stack import kill_stack, stop_stack
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, find_target
+from choirctl.output.language import tr
 from choirctl.output.printing import print_json, stderr_console
 from choirctl.output.views import lane_state
 
+STOPPING = _("Stopping…")
 LOOK_S = 0.5
 
 
@@ -57,7 +59,7 @@ async def _stop(place: Target, console: Console) -> bool:
         console.print(_("Killing the remaining processes."))
         kill_stack(local)
 
-    with console.status(_("Stopping…")) as line:
+    with console.status(STOPPING) as line:
         loop.add_signal_handler(signal.SIGINT, hurry)
         showing = asyncio.ensure_future(_show_agents(place, line))
         try:
@@ -80,7 +82,7 @@ async def _show_agents(place: Target, line: Status) -> None:
                 for agent in running
             )
             line.update(
-                _("Stopping… {words} (Ctrl-C kills them now)").format(words=words)
+                tr(_("Stopping… {words} (Ctrl-C kills them now)").format(words=words))
                 if words
-                else "Stopping…"
+                else tr(STOPPING)
             )

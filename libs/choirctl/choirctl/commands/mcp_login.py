@@ -24,6 +24,7 @@ from choirctl.api.oauth_redirect import (
 )
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.commands.mcp_settings import SERVERS, raw_servers, read_config
+from choirctl.output.language import tr
 from choirctl.output.printing import print_json, stderr_console
 from choirctl.start.config_set import set_value
 
@@ -120,7 +121,7 @@ class _Browser:
         )
         if self.paste:
             text = await asyncio.to_thread(
-                typer.prompt, _("The address to which you were sent"), err=True
+                typer.prompt, tr(_("The address to which you were sent")), err=True
             )
             return read_redirect(text, redirects.redirect_uri, state)
         redirects.expect(state)

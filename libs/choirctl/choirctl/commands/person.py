@@ -20,6 +20,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.commands.person_links import link, list_people, show, unlink
 from choirctl.commands.person_pairing import pair, unpair
+from choirctl.output.language import tr
 from choirctl.output.operation_progress import raise_failure, run_operation
 from choirctl.output.printing import print_json, stderr_console
 
@@ -106,7 +107,8 @@ def _confirm(plan: PersonErasurePreview) -> None:
     _print_preview(plan, as_json=False)
     what = "person" if plan.person else "DM"
     answer = typer.prompt(
-        _("Type the name of the {what} to erase this permanently").format(what=what), err=True
+        tr(_("Type the name of the {what} to erase this permanently").format(what=what)),
+        err=True,
     )
     if answer != _subject(plan):
         raise InvalidRequest(_("The name does not match; nothing was erased."))

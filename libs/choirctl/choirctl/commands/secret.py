@@ -28,6 +28,7 @@ from choir_common.wire.config_api import SecretName, SecretsApplied
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.commands.config import Wait, follow_report, raise_unless_applied
+from choirctl.output.language import tr
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console, table
 
 OWN_USE = "Choir itself"
@@ -226,7 +227,7 @@ def _collect(path: tuple[str, ...], value: JsonValue, uses: dict[str, list[str]]
 def _ask(name: str) -> str:
     if sys.stdin.isatty():
         answer: str = typer.prompt(
-            _("Value of {name}").format(name=name), hide_input=True, err=True
+            tr(_("Value of {name}").format(name=name)), hide_input=True, err=True
         )
         return answer
     try:

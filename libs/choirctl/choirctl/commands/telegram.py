@@ -23,6 +23,7 @@ from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import config_name_option
+from choirctl.output.language import tr
 from choirctl.output.printing import escape, print_json_line, stderr_console
 
 PATH = "/v1/telegram/connections"
@@ -121,7 +122,7 @@ async def _wait(
     """Show the progress until the bot is connected or has failed; return the last state."""
     console, wrong = stderr_console(), 0
     moving_until: float | None = None
-    with console.status("Waiting…") as line:
+    with console.status(_("Waiting…")) as line:
         while connection.state in ("waiting", "applying"):
             await asyncio.sleep(LOOK_S)
             connection = await _read(api, connection)
@@ -235,6 +236,6 @@ def _read_token(file: Path | None) -> str:
             ) from None
     if sys.stdin.isatty():
         prompt = _("Token of the bot, from @BotFather")
-        answer: str = typer.prompt(prompt, hide_input=True, err=True)
+        answer: str = typer.prompt(tr(prompt), hide_input=True, err=True)
         return answer.strip()
     return sys.stdin.buffer.read(MAX_TOKEN_BYTES).decode("utf-8", "replace").strip()

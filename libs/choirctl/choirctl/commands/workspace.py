@@ -19,6 +19,7 @@ from choir_common.wire.operations import (
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import WorkspaceName
+from choirctl.output.language import tr
 from choirctl.output.operation_progress import raise_failure, run_operation
 from choirctl.output.printing import escape, print_json, print_rows, stderr_console
 from choirctl.output.views import warning_lines, workspace_rows
@@ -94,7 +95,7 @@ def _confirm(workspace: WorkspaceView) -> None:
         ),
         markup=False,
     )
-    if typer.prompt("Type the workspace's name to continue", err=True) != workspace.name:
+    if typer.prompt(tr(_("Type the workspace's name to continue")), err=True) != workspace.name:
         raise InvalidRequest(_("The name does not match; nothing was deleted."))
 
 

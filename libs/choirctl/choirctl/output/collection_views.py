@@ -17,6 +17,7 @@ from choir_common.wire.memory_collections import (
     FolderProgress,
 )
 from choirctl.api.control import ControlClient
+from choirctl.output.language import tr
 from choirctl.output.printing import escape, format_age, stderr_console, table
 
 POLL_S = 1.0
@@ -120,7 +121,7 @@ class ScanProgress(contextlib.AbstractContextManager["ScanProgress"]):
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._bar.add_task(_("looking for files"), total=None)
+        self._task = self._bar.add_task(tr(_("looking for files")), total=None)
         self._next_line_at = time.monotonic() + LINE_S
 
     def __enter__(self) -> Self:
@@ -138,7 +139,7 @@ class ScanProgress(contextlib.AbstractContextManager["ScanProgress"]):
         problem = f" ({folder.problem.rstrip('.')})" if folder.problem else ""
         self._bar.update(
             self._task,
-            description=f"reading{escape(problem)}",
+            description=f"{_('reading')}{escape(problem)}",
             total=folder.files,
             completed=completed,
         )

@@ -161,11 +161,6 @@ def table(*columns: str) -> Table:
     return rows
 
 
-def format_count(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a count with its noun: `1 agent`, `2 agents`; `plural` if it is not formed with s."""
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
-
-
 def format_age(moment: datetime | None, now: datetime | None = None) -> str:
     """Return how long ago `moment` was, such as `12s`, `3m`, `5h` or `2d`; `-` for None."""
     if moment is None:

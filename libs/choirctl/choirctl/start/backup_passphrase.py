@@ -15,6 +15,7 @@ from choir_local.backup.passphrase import (
     stored_passphrase,
 )
 from choir_local.home import Home
+from choirctl.output.language import tr
 
 VARIABLE = "CHOIR_BACKUP_PASSPHRASE_FILE"
 
@@ -46,5 +47,7 @@ def require_passphrase(home: Home, file: Path | None, *, new: bool) -> bytes:
                 "or the secret {default_secret}.{leave_out}"
             ).format(variable=VARIABLE, default_secret=DEFAULT_SECRET, leave_out=leave_out)
         )
-    answer: str = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True)
+    answer: str = typer.prompt(
+        tr(_("Passphrase")), hide_input=True, confirmation_prompt=new, err=True
+    )
     return check_passphrase(answer.encode())

@@ -104,12 +104,18 @@ def _run(command: list[str], place: Path, environment: Mapping[str, str]) -> Non
                 start_new_session=True,
             )
         except OSError as error:
-            raise Unavailable(f"git cannot be started: {error.strerror}.") from None
+            raise Unavailable(
+                _("git cannot be started: {error}.").format(error=error.strerror)
+            ) from None
         try:
             while process.poll() is None:
                 _check_size(place)
                 if time.monotonic() > until:
-                    raise Unavailable(f"git did not clone {address} in {TIMEOUT_S:g} s.")
+                    raise Unavailable(
+                        _("git did not clone {address} in {seconds:g} s.").format(
+                            address=address, seconds=TIMEOUT_S
+                        )
+                    )
                 time.sleep(CHECK_S)
         finally:
             if process.poll() is None:
@@ -121,7 +127,9 @@ def _run(command: list[str], place: Path, environment: Mapping[str, str]) -> Non
         reason = escape_hidden(text)[-300:] or _("exit code {returncode}").format(
             returncode=process.returncode
         )
-        raise Unavailable(f"git cannot clone {address}: {reason}.")
+        raise Unavailable(
+            _("git cannot clone {address}: {reason}.").format(address=address, reason=reason)
+        )
 
 
 def _check_size(place: Path) -> None:

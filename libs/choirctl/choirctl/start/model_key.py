@@ -26,6 +26,7 @@ from choir_local.model_record import (
     write_record,
 )
 from choir_local.settings import LocalSettings
+from choirctl.output.language import tr
 from choirctl.output.printing import confirm
 from choirctl.start.config_insert import insert_entry
 
@@ -83,7 +84,7 @@ class ModelKeySetup:
             highlight=False,
         )
         key: str = typer.prompt(
-            _("Its key (stored as {name} in secrets.json; Enter to stop)").format(name=name),
+            tr(_("Its key (stored as {name} in secrets.json; Enter to stop)").format(name=name)),
             default="",
             show_default=False,
             hide_input=True,

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from choir_common.i18n import _
 from choir_local.stack_state import ChildState, StackState
+from choirctl.output.language import tr
 from choirctl.output.printing import escape
 
 DESCRIPTIONS = {
@@ -45,9 +46,10 @@ class StartProgress:
         for name, child in state.children.items():
             self._show_child(name, child)
         waiting = [name for name, child in state.children.items() if child.phase == "starting"]
-        self._spinner.update(
+        words = (
             _("Starting {names}…").format(names=", ".join(waiting)) if waiting else _("Starting…")
         )
+        self._spinner.update(tr(words))
         if state.phase == "stopping" and self._phases.get("") is None:
             self._phases[""] = ("stopping", 0)
             self._console.print(

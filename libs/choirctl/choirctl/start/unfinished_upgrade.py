@@ -31,7 +31,9 @@ async def finish_upgrade(settings: LocalSettings, *, in_background: bool) -> boo
             return False
         steps = EmbeddedSteps(settings, record)
         with stderr_console().status(_("continuing an interrupted upgrade…")) as line:
-            sequence = UpgradeSequence(file, steps, lambda step: line.update(f"upgrade: {step}…"))
+            sequence = UpgradeSequence(
+                file, steps, lambda step: line.update(f"{_('upgrade')}: {step}…")
+            )
             record = await sequence.resume(record)
         if is_locked(home) and not in_background:
             await steps.run("stop", record)
