@@ -11,6 +11,7 @@ from choir_common.errors import Unavailable
 from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.postgres.pool import Database
 from choir_common.wire.activity import MAX_CARD, Card, DmActivity, Draft, Idle, Typing
+from choir_common.wire.config import Config
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
     CoreReported,
@@ -24,6 +25,7 @@ from choir_common.wire.events import (
 from choir_common.wire.rpc import ReplyDraft, ResourceBindings
 from choir_control.agents.operations.progress import ProgressCard, shorten_card
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.people import PersonRegistry
 from choir_control.conversations.activity.derivation import is_busy_after, job_cards
 from choir_control.conversations.activity.publisher import ActivityPublisher, CardStore
 from choir_control.log.leases.store import Lease
@@ -155,6 +157,8 @@ def test_a_card_of_many_lines_keeps_its_head_and_what_came_last() -> None:
 BINDINGS = ResourceBindings(workspace="main", llm="default", dm="console")
 LEASE = Lease("ses_1", "main", 1, b"", BINDINGS)
 
+NO_PEOPLE = Config(agents={}, workspaces={})
+
 
 async def published(*notes: Event | ReplyDraft) -> list[object]:
     """Return what is published for these, in order, when all of them come at once."""
@@ -166,7 +170,7 @@ async def published(*notes: Event | ReplyDraft) -> list[object]:
             ConfigService,
             SimpleNamespace(
                 current=SimpleNamespace(
-                    gateway_of=lambda _: "console", people=PersonRegistry(Config(), {})
+                    gateway_of=lambda _: "console", people=PersonRegistry(NO_PEOPLE, {})
                 )
             ),
         ),

@@ -139,7 +139,7 @@ class ScanProgress(contextlib.AbstractContextManager["ScanProgress"]):
         problem = f" ({folder.problem.rstrip('.')})" if folder.problem else ""
         self._bar.update(
             self._task,
-            description=f"{_('reading')}{escape(problem)}",
+            description=tr(_("reading{problem}").format(problem=escape(problem))),
             total=folder.files,
             completed=completed,
         )

@@ -22,6 +22,7 @@ from choir_common.wire.operations import (
 )
 from choir_common.wire.operator import AgentView, DmView, SessionView
 from choir_common.wire.rpc import StatusReport
+from choirctl.output.language import tr
 from choirctl.output.printing import escape, format_age, table
 
 # colours for the states of agents, sessions and operations; other states have none
@@ -345,7 +346,7 @@ def job_rows(jobs: Sequence[StatusReport]) -> Table:
 
 def work_tree(agents: Sequence[AgentView]) -> Tree | None:
     """Return a tree of agents with their lanes, jobs and remaining budgets; None if no lane is reported."""
-    trees = Tree(f"[bold]{_('AT WORK')}[/]", guide_style="dim")
+    trees = Tree(tr(_("[bold]AT WORK[/]")), guide_style="dim")
     for agent in agents:
         if not agent.lanes:
             continue

@@ -13,6 +13,7 @@ from choir_local.upgrade.code import installed_program
 from choir_local.upgrade.record import STEP_VARIABLE, UpgradeRecordFile, is_unfinished
 from choir_local.upgrade.sequence import UpgradeSequence
 from choir_local.upgrade.steps import EmbeddedSteps
+from choirctl.output.language import tr
 from choirctl.output.printing import stderr_console
 
 
@@ -32,7 +33,7 @@ async def finish_upgrade(settings: LocalSettings, *, in_background: bool) -> boo
         steps = EmbeddedSteps(settings, record)
         with stderr_console().status(_("continuing an interrupted upgrade…")) as line:
             sequence = UpgradeSequence(
-                file, steps, lambda step: line.update(f"{_('upgrade')}: {step}…")
+                file, steps, lambda step: line.update(tr(_("upgrade: {step}…").format(step=step)))
             )
             record = await sequence.resume(record)
         if is_locked(home) and not in_background:
