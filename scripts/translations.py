@@ -15,7 +15,8 @@ from pathlib import Path
 from babel.messages.catalog import Catalog, Message
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
-from typer.main import get_group
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from choir_common.i18n import DOMAIN, ENGLISH, LANGUAGES, LOCALES, fields_of
 from choirctl.app import COMMANDS, build_app
@@ -107,7 +108,9 @@ def marked_texts(tree: ast.AST) -> Iterator[str | tuple[str, str]]:
 def _help_of_choirctl() -> Iterator[tuple[str, str]]:
     """Yield the help texts of all commands; typer collects them from docstrings and options."""
     yield from ((entry.help, "choirctl") for entry in COMMANDS)
-    yield from help_texts(get_group(build_app({entry.name for entry in COMMANDS})))
+    command = get_command(build_app({entry.name for entry in COMMANDS}))
+    assert isinstance(command, TyperGroup)
+    yield from help_texts(command)
 
 
 def update(files: CatalogueFiles, template: Catalog) -> Catalog:

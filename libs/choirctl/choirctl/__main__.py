@@ -3,7 +3,8 @@
 import os
 import sys
 
-from typer.main import get_group
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from choirctl.app import build_app, command_line_words
 from choirctl.output.language import choose_own_language, translate_help
@@ -20,8 +21,8 @@ def main() -> None:
     protect_streams()
     try:
         app = build_app(command_line_words())
-        command = get_group(app)
-        if AS_JSON not in sys.argv:
+        command = get_command(app)
+        if AS_JSON not in sys.argv and isinstance(command, TyperGroup):
             # with --json, a program reads the words
             choose_own_language()
             translate_help(command)
