@@ -69,7 +69,7 @@ def test_words_help_and_errors_are_german_and_json_and_exit_codes_are_as_in_engl
         "Eine Einstellung von config.json ändern" in help_text and "Beispiel: choirctl" in help_text
     )
     assert "Optionen:" in help_text and "Diese Hilfe zeigen." in help_text
-    assert "Zustand von Choir" in run_choirctl("--help", env=GERMAN).stdout
+    assert "Zustand von Choir, seinen" in run_choirctl("--help", env=GERMAN).stdout
     made = run_choirctl("init", home=short_home, env=GERMAN)
     assert made.returncode == 0 and "Zustandsverzeichnis" in made.stderr
     listed = run_choirctl("secret", "list", home=short_home, env=GERMAN)
