@@ -53,14 +53,14 @@ class SummaryScreen:
         http = state.endpoints.get("control_http", "")
         return [
             (
-                "runs",
+                _("runs"),
                 _("{children}: processes of this machine, no container").format(children=children),
             ),
-            ("agents", agents or _("none starts automatically (choirctl agent start NAME)")),
-            ("model", self._model()),
+            (_("agents"), agents or _("none starts automatically (choirctl agent start NAME)")),
+            (_("model"), self._model()),
             *([("", REHEARSAL_NOTE)] if self._is_rehearsal() else []),
             *[("", note) for note in self._model_notes()],
-            ("state", _("{home} (logs in {home}/logs)").format(home=state.home)),
+            (_("state"), _("{home} (logs in {home}/logs)").format(home=state.home)),
             (
                 _("answers at"),
                 _("{http} with the token in {token_file}, and the Unix socket").format(
@@ -87,7 +87,7 @@ class SummaryScreen:
         elsewhere = [
             it for it in self.dms if not it.channel.uses_choir_api and it.agent_id is not None
         ]
-        return [("talks" if not i else "", agent_channel(it)) for i, it in enumerate(elsewhere)]
+        return [(_("talks") if not i else "", agent_channel(it)) for i, it in enumerate(elsewhere)]
 
     def _suggested_commands(self) -> list[str]:
         """Return commands to try that work if copied unchanged."""

@@ -15,8 +15,10 @@ from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.http.middleware import LargeBodyRoute
+from choir_common.http.response_parser import LANGUAGE_HEADER
 from choir_common.http.responses import event_stream_response
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import MAX_TAG
 from choir_common.wire.attachments import ANY_MIME, Attachment, AttachmentKind
 from choir_common.wire.console import MAX_KEY, ConsoleMessageRequest, ConsolePressRequest
 from choir_common.wire.messages import (
@@ -55,7 +57,8 @@ def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> A
         registry.require_console_dm(dm)
         body = _read(ConsoleMessageRequest, await request.body(), '{"text": "hello"}')
         key = body.idempotency_key or _key_of(request) or os.urandom(12).hex()
-        message = ConsoleMessage(key, body.text, body.files, body.edits, body.reply_to)
+        language = request.headers.get(LANGUAGE_HEADER, "")[:MAX_TAG]
+        message = ConsoleMessage(key, body.text, body.files, body.edits, body.reply_to, language)
         return await console.accept(registry.gateway_of(dm), dm, message)
 
     @router.get("/messages")
