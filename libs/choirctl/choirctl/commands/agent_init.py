@@ -65,12 +65,7 @@ def init(
     It gets its own workspace and its own conversation on the console, unless you name others. If --repo is
     a local path, creates the repository with a first commit. Nothing is built or started.
     """
-    if not is_agent_id(agent):
-        raise InvalidRequest(
-            _("{agent!r} is not a valid agent id: {agent_id_rule}.").format(
-                agent=agent, agent_id_rule=AGENT_ID_RULE
-            )
-        )
+    _require_agent_id(agent)
     place = find_target(ctx, home, None)
     file = place.home / "config.json"
     local = _local_path(repo)
@@ -89,6 +84,15 @@ def init(
         print_json({"agent_id": agent, "config": str(file), "made": keys, "entry": entries[-1][2]})
     else:
         _tell(place, agent, file, entries, local, repo)
+
+
+def _require_agent_id(agent: str) -> None:
+    if not is_agent_id(agent):
+        raise InvalidRequest(
+            _("{agent!r} is not a valid agent id: {agent_id_rule}.").format(
+                agent=agent, agent_id_rule=AGENT_ID_RULE
+            )
+        )
 
 
 def _tell(

@@ -12,7 +12,8 @@ from choir_local.settings import LocalSettings
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import escape, print_json, print_rows, table
 from choirctl.output.views import OUTCOME_COLOURS
-from choirctl.start.health_checks import Finding, Installation, query_running, run_checks
+from choirctl.start.health import Finding, Installation
+from choirctl.start.health_checks import query_running, run_checks
 
 
 def register(app: typer.Typer) -> None:

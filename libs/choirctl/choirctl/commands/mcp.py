@@ -141,12 +141,12 @@ def add_server(
     if as_json:
         print_json({"file": str(file), "name": name, "server": entry})
         return
-    stderr_console().print(
-        _("Added {servers}.{name} to {file}. {activate}").format(
-            servers=SERVERS, name=name, file=file, activate=ACTIVATE
-        ),
-        highlight=False,
-    )
+    text = _("Added {servers}.{name} to {file}. {activate}")
+    _tell(text.format(servers=SERVERS, name=name, file=file, activate=ACTIVATE))
+
+
+def _tell(text: str) -> None:
+    stderr_console().print(text, highlight=False)
 
 
 def test_server(

@@ -13,7 +13,8 @@ from choir_client import AsyncMemory
 from choir_common.errors import InvalidRequest
 from choir_common.i18n import _, ngettext
 from choir_common.target import Target
-from choir_common.wire.memory_operator import AuditEntry
+from choir_common.wire.memory_operator import AuditEntry, MemoryErased
+from choir_common.wire.memory_sessions import SessionErased
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, complete_with
@@ -134,32 +135,26 @@ def delete(
     place = find_target(ctx, home, url)
     if not yes:
         _confirm(place, agent, document, session)
+    counts: SessionErased | MemoryErased
     if session is not None:
         erasure = send(place, agent, lambda memory: memory.erase_session(session))
-        counts, words = (
-            erasure.model_dump(),
-            ngettext("{count} document", "{count} documents", erasure.documents),
-        )
+        counts, derived = erasure, 0
     else:
         deletion = send(place, agent, lambda memory: memory.delete(document or "", expected))
-        rest = (
-            _(" and {count} derived from it").format(
-                count=ngettext("{count} document", "{count} documents", deletion.derived)
-            )
-            if deletion.derived
-            else ""
-        )
-        counts, words = (
-            deletion.model_dump(),
-            _("{count}{rest}").format(
-                count=ngettext("{count} document", "{count} documents", deletion.documents),
-                rest=rest,
-            ),
-        )
+        counts, derived = deletion, deletion.derived
     if as_json:
-        print_json(counts)
+        print_json(counts.model_dump())
     else:
-        stderr_console().print(f"Erased: {words}.", markup=False)
+        _print_erased(counts.documents, derived)
+
+
+def _print_erased(documents: int, derived: int) -> None:
+    count = ngettext("{count} document", "{count} documents", documents)
+    text = _("Erased: {count}.").format(count=count)
+    if derived:
+        others = ngettext("{count} document", "{count} documents", derived)
+        text = _("Erased: {count} and {others} derived from it.").format(count=count, others=others)
+    stderr_console().print(text, markup=False)
 
 
 def audit(

@@ -78,11 +78,8 @@ def erase(
     """
     place = find_target(ctx, home, url)
     if certificate is not None and certificate.exists():
-        raise Conflict(
-            _("{certificate} exists. Choose another name, or remove it.").format(
-                certificate=certificate
-            )
-        )
+        text = _("{certificate} exists. Choose another name, or remove it.")
+        raise Conflict(text.format(certificate=certificate))
     plan = asyncio.run(_preview(place, name, only))
     if preview:
         _print_preview(plan, as_json=as_json)

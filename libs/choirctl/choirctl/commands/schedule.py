@@ -128,11 +128,7 @@ def add_schedule(
         job = job or DEFAULT_SKILL_TEXT.format(skill=skill)
     works = {"remind": remind, "prompt": prompt, "job": job}
     kind, text = _only(_("--remind, --prompt, --job and --skill"), **works)
-    options_text = (
-        f"--{kind} {text}"
-        if skill is None
-        else _("--skill {skill} --job {text}").format(skill=skill, text=text)
-    )
+    options_text = f"--{kind} {text}" if skill is None else f"--skill {skill} --job {text}"
     fields = {
         "agent_id": agent,
         "kind": kind if skill is None else "skill",

@@ -77,6 +77,12 @@ def forget_lines(report: ForgetReport) -> list[str]:
                 verb=verb, sessions=sessions
             )
         )
+    return [*lines, *_consequences(report)]
+
+
+def _consequences(report: ForgetReport) -> list[str]:
+    """Return what follows for the conversation and its agent."""
+    memory, lines = report.memory, list[str]()
     if report.conversation != "kept":
         has_none = report.conversation == "summary" and not report.summary_chars
         outcome = CONVERSATIONS["no summary" if has_none else report.conversation]

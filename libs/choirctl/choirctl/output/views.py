@@ -104,7 +104,7 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
             or _("version {config_version}").format(config_version=agent.config_version or "-")
         ),
     )
-    late = ", overdue" if agent.suspect else ""
+    late = _(", overdue") if agent.suspect else ""
     beat = (
         "-"
         if agent.last_heartbeat_at is None
@@ -112,6 +112,11 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
     )
     facts.add_row(_("heartbeat"), beat)
     facts.add_row(_("queued messages"), str(agent.queued_messages))
+    _add_lanes(facts, agent)
+    return facts
+
+
+def _add_lanes(facts: Table, agent: AgentView) -> None:
     for lane in agent.lanes:
         job = lane.lane.removeprefix(CORE_LANE_PREFIX)
         facts.add_row(
@@ -120,7 +125,6 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
         )
         if lane.budget_remaining:
             facts.add_row(_("  budget left"), _budget(lane))
-    return facts
 
 
 def lane_state(lane: StatusReport) -> str:

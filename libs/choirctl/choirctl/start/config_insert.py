@@ -54,7 +54,7 @@ def without_entry(text: str, file_name: str, section: str, name: str) -> str:
     value = offset_of(text, [section, name])
     begin = offset_of(text, [section])
     assert begin is not None and value is not None, "the entry was just parsed"
-    _unused, end = decoder.raw_decode(text, value)
+    _rest, end = decoder.raw_decode(text, value)
     start = _end_before(text, begin, value)
     if text[start] == ",":
         result = text[:start] + text[end:]
@@ -77,12 +77,12 @@ def _end_before(text: str, begin: int, value: int) -> int:
     decoder, last, at = json.JSONDecoder(), begin, begin + 1
     while True:
         at += len(text[at:]) - len(text[at:].lstrip())
-        _unused, at = decoder.raw_decode(text, at)
+        _rest, at = decoder.raw_decode(text, at)
         at = text.index(":", at) + 1
         at += len(text[at:]) - len(text[at:].lstrip())
         if at == value:
             return last
-        _unused, at = decoder.raw_decode(text, at)
+        _rest, at = decoder.raw_decode(text, at)
         last = at + len(text[at:]) - len(text[at:].lstrip())
         at = last + 1
 
@@ -123,7 +123,7 @@ def with_entry(text: str, file_name: str, section: str, name: str, entry: dict[s
         )
     begin = offset_of(text, [section])
     assert begin is not None, "the section was just parsed"
-    _unused, end = json.JSONDecoder().raw_decode(text, begin)
+    _rest, end = json.JSONDecoder().raw_decode(text, begin)
     indent = detect_indent(text)
     entry_json = json.dumps({name: entry}, indent=indent or None, ensure_ascii=False)
     body = "\n".join(f"{indent}{line}" for line in entry_json.splitlines()[1:-1])

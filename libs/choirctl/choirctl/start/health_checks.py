@@ -5,106 +5,56 @@ Choir will not start; `warn` means that a feature will be missing.
 """
 
 import ctypes
-import json
 import os
 import platform
 import shutil
 import socket
-import stat
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from choir_common.errors import ChoirError, StartupError
+from choir_common.errors import ChoirError
 from choir_common.extras import has_extra, install_command
 from choir_common.i18n import _, join, ngettext
-from choir_common.secret_reader import read_secrets, salvage_secrets
+from choir_common.secret_reader import salvage_secrets
 from choir_common.target import Target, read_env
 from choir_common.wire.browser import CHROMIUM_NAMES, NO_SANDBOX, NOT_CONFINED
-from choir_common.wire.config import ModelConfig
-from choir_common.wire.config_api import ConfigView
-from choir_common.wire.operator import HOST_LACKS, SystemStatus
-from choir_local.home import Home
+from choir_common.wire.operator import HOST_LACKS
 from choir_local.model_choice import choose_model, environment_keys
 from choir_local.nats import find_nats_server
 from choir_local.postgres_binaries import find_postgres_binaries
 from choir_local.postgres_cluster import check_major_version, read_major_version
 from choir_local.process_user import unprivileged_identity
-from choir_local.settings import LocalSettings
-from choir_local.sockets import check_port_free
 from choir_models.model_check import GET_A_MODEL, REHEARSAL, check_model
 from choirctl.api.control import connect
 from choirctl.start.background import is_running
 from choirctl.start.backup_state import find_backup_problem
 from choirctl.start.config_file import read_config
-from choirctl.start.state_directory import check_path_length
-
-Outcome = Literal["ok", "warn", "fail"]
+from choirctl.start.health import (
+    CheckResult,
+    Finding,
+    HealthCheck,
+    Installation,
+    Outcome,
+    RunningChoir,
+)
+from choirctl.start.state_checks import (
+    check_config,
+    check_disk,
+    check_home,
+    check_port,
+    check_secrets,
+    check_socket_path,
+)
 
 OLDEST_PYTHON = (3, 11)
 LANDLOCK_CREATE_RULESET = 444  # the same number on every architecture
 LANDLOCK_VERSION_FLAG = 1
-DISK_REQUIRED_BYTES = (
-    300_000_000  # bytes: a new Postgres cluster with its write-ahead log, and some logs
-)
-DISK_RECOMMENDED_BYTES = 2_000_000_000
 DOCKER_S = 5.0
 SHARED_USER = _("agents run as Choir's user, because only root can give them users of their own")
-
-
-class Finding(BaseModel):
-    """Result of one check."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    outcome: Outcome
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunningChoir:
-    """A Choir that responds: its status and its active configuration."""
-
-    status: SystemStatus
-    config: ConfigView
-
-    def models(self) -> dict[str, ModelConfig]:
-        """Return the configured language models, by name."""
-        section = self.config.config.get("models")
-        entries = section if isinstance(section, dict) else {}
-        return {
-            name: ModelConfig.model_validate_json(json.dumps(it)) for name, it in entries.items()
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """The installation to check."""
-
-    home: Home
-    settings: LocalSettings
-    running: RunningChoir | None = None
-    """Status and configuration of the Choir of this state directory, if it responds."""
-
-    @property
-    def in_containers(self) -> bool:
-        """Return whether the Choir that responds runs in containers, not as processes of this machine."""
-        return self.running is not None and not is_running(self.home)
-
-    @property
-    def config(self) -> Path:
-        return self.home.root / "config.json"
-
-
-CheckResult = tuple[Outcome, str]
-HealthCheck = Callable[[Installation], Awaitable[CheckResult]]
 
 
 async def run_checks(installation: Installation) -> list[Finding]:
@@ -126,14 +76,14 @@ async def run_checks(installation: Installation) -> list[Finding]:
     return findings
 
 
-async def _python(_here: Installation) -> CheckResult:
+async def _python(_installation: Installation) -> CheckResult:
     version = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
     if sys.version_info < OLDEST_PYTHON:
         return "fail", _("{version}: Choir needs 3.11 or newer.").format(version=version)
     return "ok", version
 
 
-async def _landlock(_here: Installation) -> CheckResult:
+async def _landlock(_installation: Installation) -> CheckResult:
     if sys.platform != "linux":
         return "warn", _("{platform} has no Landlock: agents' tools run unconfined.").format(
             platform=sys.platform
@@ -165,7 +115,7 @@ async def _confinement(installation: Installation) -> CheckResult:
                 runtime=runtime
             )
         )
-    _unused, lacks, walls = details.get("browser", "").partition(NOT_CONFINED)
+    _rest, lacks, walls = details.get("browser", "").partition(NOT_CONFINED)
     if lacks:
         warnings.append(
             _("the browser service is {lacks}{walls}.").format(lacks=lacks, walls=walls)
@@ -179,87 +129,7 @@ async def _confinement(installation: Installation) -> CheckResult:
     return "ok", join("; ", filter(None, (walls, runtime, "" if is_root else SHARED_USER)))
 
 
-async def _socket_path(installation: Installation) -> CheckResult:
-    check_path_length(installation.home.root)
-    return "ok", _("sockets fit below {root}").format(root=installation.home.root)
-
-
-async def _port(installation: Installation) -> CheckResult:
-    port = installation.settings.http_port
-    if is_running(installation.home):
-        return "ok", _("in use by the Choir that runs here")
-    check_port_free("127.0.0.1", port, _("CHOIR_HTTP_PORT or `choirctl up --port`"))
-    return "ok", _("127.0.0.1:{port} is free").format(port=port)
-
-
-async def _home(installation: Installation) -> CheckResult:
-    root = installation.home.root
-    if not root.exists():
-        return "ok", _("{root} does not exist yet; `choirctl up` makes it").format(root=root)
-    mode = stat.S_IMODE(root.stat().st_mode)
-    if not os.access(root, os.W_OK | os.X_OK):
-        return (
-            "fail",
-            _("{root} cannot be written by user {geteuid}. Choose another, or chown it.").format(
-                root=root, geteuid=os.geteuid()
-            ),
-        )
-    if root.stat().st_uid != os.geteuid():
-        return (
-            "warn",
-            _("{root} belongs to user {st_uid}, but you are user {geteuid}.").format(
-                root=root, st_uid=root.stat().st_uid, geteuid=os.geteuid()
-            ),
-        )
-    if mode & 0o077:
-        return (
-            "warn",
-            _(
-                "{root} has mode {mode:04o}: other users can read it. Run `chmod 700 {root}`."
-            ).format(root=root, mode=mode),
-        )
-    return "ok", _("{root}, mode {mode:04o}").format(root=root, mode=mode)
-
-
-async def _secrets(installation: Installation) -> CheckResult:
-    path = installation.home.secrets_file
-    if not path.exists():
-        return "ok", _("{path} does not exist yet; `choirctl up` makes it").format(path=path)
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        return "fail", _(
-            "{path} has mode {mode:04o}: others can read it. Run `chmod 600 {path}`."
-        ).format(path=path, mode=mode)
-    try:
-        return "ok", _("{path}, mode {mode:04o}, {count}").format(
-            path=path,
-            mode=mode,
-            count=ngettext("{count} secret", "{count} secrets", len(read_secrets(path))),
-        )
-    except StartupError as error:
-        if not is_running(installation.home):
-            raise
-        return "warn", (
-            _(
-                "{message} The running Choir keeps the values it has read; its next start and "
-                "`choirctl secret apply` need a valid file."
-            ).format(message=error.message)
-        )
-
-
-async def _config(installation: Installation) -> CheckResult:
-    if not installation.config.exists():
-        return "ok", _("{config} does not exist yet; `choirctl up` makes it").format(
-            config=installation.config
-        )
-    config = read_config(installation.config)
-    return "ok", _("{config}: {count}").format(
-        config=installation.config,
-        count=ngettext("{count} agent", "{count} agents", len(config.agents)),
-    )
-
-
-async def _playwright(_here: Installation) -> CheckResult:
+async def _playwright(_installation: Installation) -> CheckResult:
     if not has_extra("browser"):
         return "warn", _("not installed: agents cannot browse. `{install_command}`.").format(
             install_command=install_command("browser")
@@ -267,7 +137,7 @@ async def _playwright(_here: Installation) -> CheckResult:
     return "ok", "installed"
 
 
-async def _offline_model(_here: Installation) -> CheckResult:
+async def _offline_model(_installation: Installation) -> CheckResult:
     if not has_extra("offline"):
         return "warn", (
             _(
@@ -278,7 +148,7 @@ async def _offline_model(_here: Installation) -> CheckResult:
     return "ok", "installed"
 
 
-async def _chromium(_here: Installation) -> CheckResult:
+async def _chromium(_installation: Installation) -> CheckResult:
     env_path = read_env("CHOIR_CHROMIUM")
     if env_path is not None and not os.access(env_path, os.X_OK):
         return "fail", _(
@@ -333,7 +203,7 @@ async def _postgres(installation: Installation) -> CheckResult:
     )
 
 
-async def _postgres_user(_here: Installation) -> CheckResult:
+async def _postgres_user(_installation: Installation) -> CheckResult:
     kind = unprivileged_identity().text.partition(":")[0]
     words = {
         "same": _("Postgres runs as you"),
@@ -347,7 +217,7 @@ async def _nats(installation: Installation) -> CheckResult:
     return "ok", find_nats_server(installation.settings.nats_bin)
 
 
-async def _docker(_here: Installation) -> CheckResult:
+async def _docker(_installation: Installation) -> CheckResult:
     program = shutil.which("docker")
     if program is None:
         return "ok", _("not installed and not needed: agents run as confined processes")
@@ -492,21 +362,7 @@ async def _backups(installation: Installation) -> CheckResult:
     return ("warn", problem) if problem else ("ok", _("the newest scheduled backup is not overdue"))
 
 
-async def _disk(installation: Installation) -> CheckResult:
-    place = installation.home.root
-    # the state directory may not exist yet: measure the file system of its nearest parent
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
-    words = _("{free:.1f} GB free at {place}").format(free=free / 1000000000.0, place=place)
-    if free < DISK_REQUIRED_BYTES:
-        return "fail", _("{words}: Choir needs {disk_required_bytes:.1f} GB to start.").format(
-            words=words, disk_required_bytes=DISK_REQUIRED_BYTES / 1000000000.0
-        )
-    return ("warn" if free < DISK_RECOMMENDED_BYTES else "ok"), words
-
-
-async def _loopback(_here: Installation) -> CheckResult:
+async def _loopback(_installation: Installation) -> CheckResult:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
     return "ok", _("127.0.0.1 can be bound")
@@ -529,13 +385,13 @@ CHECKS: dict[str, HealthCheck] = {
     "python": _python,
     "landlock": _landlock,
     "confinement": _confinement,
-    "home": _home,
-    "config": _config,
-    "secrets": _secrets,
-    "socket-path": _socket_path,
+    "home": check_home,
+    "config": check_config,
+    "secrets": check_secrets,
+    "socket-path": check_socket_path,
     "loopback": _loopback,
-    "port": _port,
-    "disk": _disk,
+    "port": check_port,
+    "disk": check_disk,
     "backups": _backups,
     "workspaces": _workspaces,
     "postgres": _postgres,

@@ -175,7 +175,7 @@ def _query(url: str) -> Iterator[tuple[str, str]]:
     except ValueError:
         return
     for part in query.split("&"):
-        name, _unused, value = part.partition("=")
+        name, _rest, value = part.partition("=")
         yield name, value
 
 
@@ -189,7 +189,7 @@ def _command_entry(
     if any(_PLACEHOLDER.search(word) for word in command):
         raise _Unsuitable(_("its command contains a variable that only that program replaces"))
     for before, word in pairwise(command):
-        option, _unused, value = word.rpartition("=")
+        option, _rest, value = word.rpartition("=")
         if looks_like_key(option or (before if before.startswith("-") else ""), value):
             raise _Unsuitable(
                 _("an argument looks like a key; pass it as a variable with `mcp add --secret`")

@@ -45,7 +45,7 @@ class UserLanguage:
 
     app: str = ""
     """The language of the user's app, as the channel said it last."""
-    chosen: str = ""
+    choice: str = ""
     """The choice by `/language`."""
 
 
@@ -71,7 +71,7 @@ class PersonRegistry:
         person = self.config.people.get(self.person_in(dm) or "")
         user = self.user_language(dm)
         return choose_language(
-            user.chosen,
+            user.choice,
             conversation.language if conversation else "",
             person.language if person else "",
             user.app,
@@ -176,7 +176,7 @@ class PersonRegistry:
             name=name,
             role=person.role,
             timezone=user.timezone or person.timezone or "",
-            language=self.user_language(dm).chosen or person.language,
+            language=self.user_language(dm).choice or person.language,
         )
 
     def _find_group_sender(

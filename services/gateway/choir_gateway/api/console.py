@@ -56,10 +56,7 @@ def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> A
         """Store a message; it is durable when this returns."""
         registry.require_console_dm(dm)
         body = _read(ConsoleMessageRequest, await request.body(), '{"text": "hello"}')
-        key = body.idempotency_key or _key_of(request) or os.urandom(12).hex()
-        language = request.headers.get(LANGUAGE_HEADER, "")[:MAX_TAG]
-        message = ConsoleMessage(key, body.text, body.files, body.edits, body.reply_to, language)
-        return await console.accept(registry.gateway_of(dm), dm, message)
+        return await console.accept(registry.gateway_of(dm), dm, _make_message(request, body))
 
     @router.get("/messages")
     async def history(
@@ -98,6 +95,12 @@ def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> A
 
     _add_files(router, registry, console)
     return router
+
+
+def _make_message(request: Request, body: ConsoleMessageRequest) -> ConsoleMessage:
+    key = body.idempotency_key or _key_of(request) or os.urandom(12).hex()
+    language = request.headers.get(LANGUAGE_HEADER, "")[:MAX_TAG]
+    return ConsoleMessage(key, body.text, body.files, body.edits, body.reply_to, language)
 
 
 def _add_files(router: APIRouter, registry: ChannelRegistry, console: ConsoleChannel) -> None:

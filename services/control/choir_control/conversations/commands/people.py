@@ -71,8 +71,8 @@ def _language_tag(typed: str) -> str:
     """Return the tag of a language by its tag or name, or an empty text for `auto`."""
     if typed == AUTOMATIC:
         return ""
-    named = {name.lower(): tag for tag, name in LANGUAGE_NAMES.items()}
-    tag = named.get(typed) or choose_tag(typed)
+    tags = {name.lower(): tag for tag, name in LANGUAGE_NAMES.items()}
+    tag = tags.get(typed) or choose_tag(typed)
     if tag is None:
         raise InvalidRequest(
             _("Choir has no translation into {language!r}. Nothing was changed.").format(

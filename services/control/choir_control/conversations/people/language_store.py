@@ -26,5 +26,5 @@ class LanguageStore:
             """,
             owner,
             language.app,
-            language.chosen,
+            language.choice,
         )

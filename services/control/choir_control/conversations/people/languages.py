@@ -44,7 +44,7 @@ class UserLanguages:
         """
         if dm not in self._configuration.current.config.dms:
             raise Forbidden(_("This conversation is not in config.json."))
-        await self._change(dm, chosen=tag)
+        await self._change(dm, choice=tag)
         log.info("language chosen", dm=dm, language=tag)
 
     async def _change(self, dm: str, **languages: str) -> None:
