@@ -50,10 +50,10 @@ def translate_help(command: TyperGroup) -> None:
     catalogue = load_catalogue(language)
     root = typer.Context(command, **command.context_settings)
     for context in _contexts(root):
-        each = context.command
-        each.help = each.help and catalogue.gettext(each.help)
-        each.epilog = each.epilog and _translate_epilog(each.epilog, language)
-        for it in (*each.params, each.get_help_option(context)):
+        part = context.command
+        part.help = part.help and catalogue.gettext(part.help)
+        part.epilog = part.epilog and _translate_epilog(part.epilog, language)
+        for it in (*part.params, part.get_help_option(context)):
             if isinstance(it, TyperOption | TyperArgument) and it.help:
                 it.help = catalogue.gettext(it.help)
 
@@ -61,9 +61,9 @@ def translate_help(command: TyperGroup) -> None:
 def help_texts(command: TyperGroup) -> Iterator[tuple[str, str]]:
     """Yield all texts that `translate_help` looks up, each with the path of its command."""
     for context in _contexts(typer.Context(command, **command.context_settings)):
-        each = context.command
-        texts = [each.help, each.epilog]
-        texts += [it.help for it in each.params if isinstance(it, TyperOption | TyperArgument)]
+        part = context.command
+        texts = [part.help, part.epilog]
+        texts += [it.help for it in part.params if isinstance(it, TyperOption | TyperArgument)]
         for text in filter(None, texts):
             if not text.startswith(_example_prefix()):
                 yield text, context.command_path

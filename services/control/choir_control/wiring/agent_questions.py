@@ -21,7 +21,7 @@ class EmptyExecutor:
         return None
 
 
-class NoAppLanguages:
+class EmptyLanguages:
     """Agents have no app that says a language."""
 
     async def note_app(self, dm: str, tag: str) -> None:
@@ -42,7 +42,7 @@ def make_question_service(
         inbox_store,
         configuration=configuration,
         commands=EmptyExecutor(),
-        languages=NoAppLanguages(),
+        languages=EmptyLanguages(),
         notifier=log.notifier,
         signal_locks=log.signal_locks,
         redactor=redactor,

@@ -107,7 +107,7 @@ def _render_card(agents: Sequence[str], outcomes: Sequence[AgentOutcome], now: s
     lines: list[str] = [_("{done} of {total}").format(done=len(outcomes), total=len(agents))]
     for outcome in outcomes:
         mark = MARK_FAILED if outcome.outcome == "failed" else MARK_SUCCEEDED
-        lines.append(join("", (f"{mark} ", _describe_outcome(outcome))))
+        lines.append(join("", (f"{mark} ", _describe_outcome(outcome, MAX_LINE_CHARS))))
     for agent_id in agents[len(outcomes) :]:
         step, now = now, ""
         lines.append(
@@ -126,14 +126,15 @@ def _make_report(progress: OperationProgress, *outcomes: AgentOutcome) -> Rollou
     return RolloutReport(agents=outcomes)
 
 
-def _describe_outcome(outcome: AgentOutcome) -> Message:
+def _describe_outcome(outcome: AgentOutcome, max_chars: int | None = None) -> Message:
     version = f" ({outcome.image_version})" if outcome.image_version else ""
     reason = f": {outcome.reason}" if outcome.reason else ""
+    head = f"{outcome.agent_id} {outcome.outcome}{version}"
     return _("{agent} {outcome}{version}{reason}").format(
         agent=outcome.agent_id,
         outcome=OUTCOMES[outcome.outcome],
         version=version,
-        reason=reason[:MAX_LINE_CHARS],
+        reason=reason if max_chars is None else reason[: max_chars - len(head)],
     )
 
 
