@@ -4,6 +4,7 @@
 committed, so that an installation compiles nothing. See docs/how-to/translate.md.
 """
 
+import ast
 import io
 import sys
 from collections.abc import Iterator
@@ -12,16 +13,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from babel.messages.catalog import Catalog, Message
-from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from choir_common.i18n import DOMAIN, ENGLISH, LANGUAGES, LOCALES, fields_of
+from choirctl.app import COMMANDS, build_app
+from choirctl.output.language import help_texts
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("libs/choir_common/choir_common", "services/control/choir_control")
-SOURCES_OF_GATEWAY = ("services/gateway/choir_gateway",)
-KEYWORDS: dict[str, tuple[int, ...] | None] = {"_": None, "ngettext": (1, 2)}
+SOURCES = (
+    "libs/choir_common/choir_common",
+    "services/control/choir_control",
+    "services/gateway/choir_gateway",
+    "libs/choirctl/choirctl",
+    "libs/choir_client/choir_client",
+    "deploy/local/choir_local",
+)
+MODULE = "choir_common.i18n"
+TYPER_TEXTS = (
+    "Arguments",
+    "Commands",
+    "Missing command.",
+    "No such command {name!r}.",
+    "Options",
+    "default: {default}",
+    "required",
+)
+"""Words of typer that it looks up by gettext."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +76,41 @@ def catalogue_files() -> list[CatalogueFiles]:
 def collect() -> Catalog:
     """Return all texts of the sources, each with the file that says it."""
     template = Catalog(fuzzy=False)
-    for folder in (*SOURCES, *SOURCES_OF_GATEWAY):
-        for path, _line, text, comments, context in extract_from_dir(
-            ROOT / folder, keywords=KEYWORDS, method_map=[("**.py", "python")]
-        ):
-            # without line numbers: a moved line is no change of the catalogue
-            place = (f"{folder}/{path}", 0)
-            template.add(text, locations=[place], auto_comments=comments, context=context)
+    for folder in SOURCES:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            source = path.read_text()
+            if MODULE in source:
+                for text in marked_texts(ast.parse(source)):
+                    # without line numbers: a moved line is no change of the catalogue
+                    template.add(text, locations=[(str(path.relative_to(ROOT)), 0)])
+    for help_text, command in _help_of_choirctl():
+        template.add(help_text, locations=[(f"choirctl: {command}", 0)])
+    for text in TYPER_TEXTS:
+        template.add(text, locations=[("typer", 0)])
     return template
+
+
+def marked_texts(tree: ast.AST) -> Iterator[str | tuple[str, str]]:
+    """Yield the arguments of `_` and `ngettext`, which must be literals; Babel misses those in f-strings."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="_"), args=[ast.Constant(value=str(text))]):
+                yield text
+            case ast.Call(
+                func=ast.Name(id="ngettext"),
+                args=[ast.Constant(value=str(one)), ast.Constant(value=str(many)), *_rest],
+            ):
+                yield one, many
+            case ast.Call(func=ast.Name(id="_" | "ngettext"), args=[_first, *_rest]):
+                raise ValueError(f"no literal, so it has no translation: {ast.unparse(node)}")
+
+
+def _help_of_choirctl() -> Iterator[tuple[str, str]]:
+    """Yield the help texts of all commands; typer collects them from docstrings and options."""
+    yield from ((entry.help, "choirctl") for entry in COMMANDS)
+    command = get_command(build_app({entry.name for entry in COMMANDS}))
+    assert isinstance(command, TyperGroup)
+    yield from help_texts(command)
 
 
 def update(files: CatalogueFiles, template: Catalog) -> Catalog:

@@ -1,6 +1,7 @@
 """Configuration of all tests: hypothesis profiles, and the distribution over parallel workers."""
 
 import gc
+import os
 import signal
 import sys
 
@@ -13,6 +14,8 @@ from tests.support.rewritten_bytecode import rewrite_test_modules
 from tests.support.scheduling import FileScheduler, sort_key
 from tests.support.state_machines import register_profiles
 
+# messages are compared in English, whatever the language of the developer
+os.environ["CHOIR_LANGUAGE"] = "en"
 register_profiles()
 # pytest rewrites the asserts of all test modules: eleven seconds unless the bytecode is cached
 sys.dont_write_bytecode = False

@@ -20,6 +20,7 @@ from scripts.translations import (
     update,
 )
 
+TEMPLATE = collect()
 CONTROL = ROOT / "services/control/choir_control"
 # where the words of chats are; a new module of texts belongs here
 TEXT_MODULES = (
@@ -35,6 +36,26 @@ TEXT_MODULES = (
     CONTROL / "conversations/pairing/texts.py",
     CONTROL / "conversations/schedules/texts.py",
     CONTROL / "money/budget_texts.py",
+)
+CHOIRCTL = ROOT / "libs/choirctl/choirctl"
+CHOIRCTL_MODULES = tuple(
+    path
+    for folder in (CHOIRCTL, ROOT / "libs/choir_client/choir_client/_async")
+    for path in sorted(folder.rglob("*.py"))
+    # examples of commands, programs of new tools, and units of systemd
+    if path.name not in {"examples.py", "tool_templates.py", "unit_files.py"}
+)
+"""choirctl, and what raises its errors."""
+GATEWAY = ROOT / "services/gateway/choir_gateway/channels"
+GATEWAY_MODULES = tuple(
+    GATEWAY / name
+    for name in (
+        "choices.py",
+        "labels.py",
+        "email/choices.py",
+        "email/answers.py",
+        "matrix/encryption.py",
+    )
 )
 SENTENCE = re.compile(r"[A-Za-z]{2,} (?:\S+ )*[a-z]{2,}")
 MESSAGE_FUNCTIONS = {"_", "ngettext"}
@@ -57,15 +78,55 @@ NOT_MESSAGES = {
     "; this run was due at {}",
     "schedule {}, {}, created by {}{}",
     "the user",
+    # the meanings of a result
+    "It is a message for the agent.",
+    "It needs no more than its note.",
     # commands, and the beginning of a text that is taken apart
     "choirctl agent start {}",
     "once at ",
+}
+NO_WORDS_OF_CHOIRCTL = {
+    # commands, SQL, styles, and the files of a new agent
+    "FROM choir-base\n# RUN apt-get update && apt-get install -y --no-install-recommends ...\n",
+    "# {agent}\n\nWho {agent} is when it talks: tone, habits, what it cares for.\n",
+    "# {agent} at work\n\nHow {agent} works on its own: how careful, how far.\n",
+    "PRAGMA table_info(transcript_events)",
+    "PRAGMA trusted_schema = OFF",
+    "choirctl agent build {}",
+    "choirctl agent start {}",
+    "choirctl agent update {}",
+    "choirctl chat --agent {}",
+    "choirctl config apply",
+    "choirctl config load",
+    "choirctl import {}: job {}",
+    "choirctl mcp login --private-host",
+    "choirctl schedule add {} --{} {} {}",
+    "choirctl schedule update {} {}",
+    "choirctl telegram connect",
+    "choirctl tool check {} {}",
+    "choirctl tool try {} {}",
+    "choirctl up",
+    "choirctl up --detach",
+    "docker compose up --wait",
+    "`docker compose logs backups`",
+    "noreverse fg:ansibrightblack",
+    'ulimit -f {} && exec git "$@"',
+    "[bold green]{}[/]",
+    "[dim magenta]· {}[/]",
+    # values of JSON, keys of tables, and names of imported records
+    "Choir itself",
+    "custom instructions/{}",
+    "in repository",
+    "left out",
+    "no summary",
+    "not approved",
+    "the file",
 }
 
 
 @pytest.mark.parametrize("files", catalogue_files(), ids=lambda files: files.language)
 def test_each_message_is_translated_and_its_catalogue_is_compiled(files: CatalogueFiles) -> None:
-    catalogue = update(files, collect())
+    catalogue = update(files, TEMPLATE)
     assert list(find_faults(catalogue)) == []
     advice = "run `python -m scripts.translations`"
     assert files.po.read_bytes() == render_po(catalogue), advice
@@ -75,7 +136,7 @@ def test_each_message_is_translated_and_its_catalogue_is_compiled(files: Catalog
 
 def test_a_message_that_lacks_a_translation_or_a_field_is_found() -> None:
     files = catalogue_files()[0]
-    catalogue = update(files, collect())
+    catalogue = update(files, TEMPLATE)
     catalogue.get("{agent} has stopped.").string = "Jemand ist gestoppt."
     catalogue.get("Approved.").string = ""
     assert sorted(find_faults(catalogue)) == [
@@ -94,21 +155,39 @@ def test_what_people_read_in_a_chat_is_a_message(path: Path) -> None:
     assert set(_bare_sentences(ast.parse(path.read_text()))) <= NOT_MESSAGES | set(KINDS)
 
 
+@pytest.mark.parametrize(
+    "path", CHOIRCTL_MODULES, ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_what_choirctl_says_is_a_message(path: Path) -> None:
+    """Help texts need no mark: the catalogue has all help of all commands."""
+    assert set(_bare_sentences(ast.parse(path.read_text()))) <= NO_WORDS_OF_CHOIRCTL
+
+
+@pytest.mark.parametrize(
+    "path", GATEWAY_MODULES, ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_what_a_channel_adds_is_a_message(path: Path) -> None:
+    """It stands beside the agent's words, in the language of the conversation."""
+    assert set(_bare_sentences(ast.parse(path.read_text()))) <= NOT_MESSAGES
+
+
 def _bare_sentences(node: ast.AST) -> Iterator[str]:
     """Yield the sentences outside messages: neither documentation, nor patterns, logs and operators' rows."""
     match node:
-        case ast.Expr(value=ast.Constant()):
+        case ast.Expr(value=ast.Constant()) | ast.keyword(arg="help" | "epilog"):
+            return
+        case ast.Subscript(value=ast.Name(id="Annotated")) | ast.Assert():
             return
         case ast.Call() if _name(node.func) in MESSAGE_FUNCTIONS or _is_for_programs(node):
             return
         case ast.Call(args=[summary, *_]) if _name(node.func) == "CommandSpec":
             yield from _bare_sentences(summary)
-        case ast.Constant(value=str(text)) if SENTENCE.search(text) and not text.startswith("/"):
+        case ast.Constant(value=str(text)) if SENTENCE.search(text) and not _is_no_text(text):
             yield text
         case ast.JoinedStr(values=values):
             parts = [it.value if isinstance(it, ast.Constant) else "{}" for it in values]
             text = "".join(map(str, parts))
-            if SENTENCE.search(text) and not text.startswith("/"):
+            if SENTENCE.search(text) and not _is_no_text(text):
                 yield text
         case _:
             for child in ast.iter_child_nodes(node):
@@ -120,7 +199,16 @@ def _is_for_programs(call: ast.Call) -> bool:
     if name == "CommandSpec":
         typed = len(call.args) > 2 or any(it.arg == "typed_form" for it in call.keywords)
         return not typed
-    return name.startswith(("log.", "re.")) or name in {"CommandSpec.for_operators", "self._refuse"}
+    return name.startswith(("log.", "re.")) or name in {
+        "AssertionError",
+        "CommandEntry",
+        "CommandSpec.for_operators",
+        "self._refuse",
+    }
+
+
+def _is_no_text(text: str) -> bool:
+    return text.startswith("/") or text.lstrip().startswith("SELECT ")
 
 
 def _name(function: ast.expr) -> str:

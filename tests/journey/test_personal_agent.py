@@ -33,7 +33,7 @@ from choir_common.wire.events import (
     ToolResultCommitted,
     UserMessageStarted,
 )
-from choir_gateway.channels.telegram.parts import REPEATED_LABEL
+from choir_gateway.channels.labels import REPEATED
 from choir_testing.providers.provider import KEY, Disconnect, ErrorFault, Hang
 from choir_testing.telegram import SentMessage
 from tests.faults.mending import await_return
@@ -109,7 +109,7 @@ async def test_a_reminder_comes_once_and_word_for_word_across_a_restart(
     await phone.asks(f"Remind me in 5 s: {CAKE}", "I will remind you.")
     await kill_and_await_return(agent, "control")
     # labelled if the attempt before may have arrived, which a kill of control can leave open
-    forms = (CAKE, f"{REPEATED_LABEL}{CAKE}")
+    forms = (CAKE, f"{REPEATED} {CAKE}")
     reminder = await phone.finds(lambda message: message.text in forms, after, CAKE)
     assert reminder.reply_to is None
     # the next answer comes behind whatever was said twice

@@ -12,6 +12,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from datetime import UTC, datetime, timedelta
 
+from choir_common.i18n import _
 from choir_common.wire.backup_config import BackupConfig
 from choir_local.backup.failure import BackupFailureFile
 from choir_local.backup.passphrase import backup_config, backup_directory
@@ -85,9 +86,11 @@ class BackupSchedule:
         )
         try:
             async with asyncio.timeout(LONGEST.total_seconds()):
-                _, stderr = await process.communicate()
+                _output, stderr = await process.communicate()
         except TimeoutError:
-            return f"The scheduled backup took longer than {LONGEST} and was stopped."
+            return _("The scheduled backup took longer than {longest} and was stopped.").format(
+                longest=LONGEST
+            )
         finally:
             if process.returncode is None:
                 process.terminate()

@@ -13,6 +13,7 @@ import nkeys  # type: ignore[import-untyped]
 
 from choir_common.bus.permissions import BusPermissions, service_permissions
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.ids import SERVICE_NAMES
 from choir_common.stack_secrets import bus_key
 
@@ -52,8 +53,10 @@ def service_users(values: Mapping[str, str]) -> tuple[BusUser, ...]:
             key = public_key(values[bus_key(service)])
         except (nkeys.NkeysError, ValueError):
             raise StartupError(
-                f"The secret {bus_key(service)} is not the seed of an nkey. Remove it from secrets.json; "
-                "the next start creates a new one."
+                _(
+                    "The secret {bus_key} is not the seed of an nkey. Remove it from secrets.json; "
+                    "the next start creates a new one."
+                ).format(bus_key=bus_key(service))
             ) from None
         users.append(BusUser(key, service_permissions(service)))
     return tuple(users)

@@ -22,6 +22,7 @@ from choir_common.confinement.paths import (
     python_directories,
     system_paths,
 )
+from choir_common.i18n import _
 from choir_common.wire.browser import CHROMIUM_NAMES
 from choir_local.home import Home
 from choir_local.launch import Command
@@ -32,7 +33,10 @@ CHROMIUM_FILES = (
     *("/etc/chromium", "/etc/chromium.d", "/etc/opt/chrome", "/opt/google"),
     *("/var/cache/fontconfig", "/usr/local/share/fonts"),
 )
-SNAP = "Chromium that can be confined: this one is a snap. Install another with `playwright install chromium`"
+SNAP = _(
+    "Chromium that can be confined: this one is a snap. Install another with "
+    "`playwright install chromium`"
+)
 
 
 @dataclass(frozen=True, slots=True)

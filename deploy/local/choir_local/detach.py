@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_local.child_log import read_log_tail
 from choir_local.home import Home
 from choir_local.launch import open_log
@@ -49,10 +50,14 @@ async def start_detached(
                 return state
             if process.poll() is not None:
                 reason = state.error if state and state.error else read_log_tail(log)
-                raise StartupError(reason or f"The stack ended at once; see {log}.")
+                raise StartupError(
+                    reason or _("The stack ended at once; see {log}.").format(log=log)
+                )
             await asyncio.sleep(POLL_S)
         raise StartupError(
-            f"The stack was not ready within {within.total_seconds():g} s. See {home.logs}."
+            _("The stack was not ready within {total_seconds:g} s. See {logs}.").format(
+                total_seconds=within.total_seconds(), logs=home.logs
+            )
         )
     except BaseException:
         with contextlib.suppress(ProcessLookupError):

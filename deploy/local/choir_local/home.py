@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,10 @@ class Home:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 raise StartupError(
-                    f"The state directory {directory} cannot be created: {error.strerror}. Choose "
-                    "another with CHOIR_HOME or --home."
+                    _(
+                        "The state directory {directory} cannot be created: {strerror}. Choose another "
+                        "with CHOIR_HOME or --home."
+                    ).format(directory=directory, strerror=error.strerror)
                 ) from error
         self.sockets.chmod(0o700)
 

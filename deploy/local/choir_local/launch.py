@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_local import child_start
 from choir_local.child_log import ChildLog, read_log_tail
 from choir_local.process_user import SAME_USER, ProcessUser
@@ -133,15 +134,28 @@ async def wait_ready(
                 if process.returncode is not None:
                     await log.wait_complete()
                     raise StartupError(
-                        f"{name} ended with code {process.returncode} before it was ready. Its "
-                        f"last output: {read_log_tail(log.path) or 'nothing'} (log: {log.path})"
+                        _(
+                            "{name} ended with code {code} before it was ready. Its last output: "
+                            "{output} (log: {log})"
+                        ).format(
+                            name=name,
+                            code=process.returncode,
+                            output=read_log_tail(log.path) or _("nothing"),
+                            log=log.path,
+                        )
                     )
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.3, MAX_POLL_S)
     except TimeoutError as error:
         raise StartupError(
-            f"{name} was not ready within {within.total_seconds():g} s. Its last output: "
-            f"{read_log_tail(log.path) or 'nothing'} (log: {log.path})"
+            _(
+                "{name} was not ready within {seconds:g} s. Its last output: {output} (log: {log})"
+            ).format(
+                name=name,
+                seconds=within.total_seconds(),
+                output=read_log_tail(log.path) or _("nothing"),
+                log=log.path,
+            )
         ) from error
 
 

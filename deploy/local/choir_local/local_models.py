@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
+from choir_common.i18n import _
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.model_config import SMALL_CONTEXT
 from choir_local.settings import LocalSettings, ModelSource
@@ -34,7 +35,9 @@ class LocalModelChoice:
     @property
     def description(self) -> str:
         """Return which model it is, for users."""
-        return f"{self.model.name} at the local {SERVER_NAMES[self.server.kind]}"
+        return _("{name} at the local {server_names}").format(
+            name=self.model.name, server_names=SERVER_NAMES[self.server.kind]
+        )
 
     @property
     def is_too_short(self) -> bool:
@@ -103,35 +106,59 @@ def choose_local_model(
 
 def describe_servers(servers: tuple[ModelServer, ...], choice: LocalModelChoice) -> tuple[str, ...]:
     """Return lines for users: what was found, how to choose another, and how to lengthen a short context."""
-    lines = [f"found {server.label}: {_list_models(server)}" for server in servers]
+    lines = [
+        _("found {label}: {list_models}").format(
+            label=server.label, list_models=_list_models(server)
+        )
+        for server in servers
+    ]
     if sum(len(server.models) for server in servers) > 1:
-        lines.append("for another one set CHOIR_MODEL (and CHOIR_MODEL_SOURCE for its server)")
+        lines.append(_("for another one set CHOIR_MODEL (and CHOIR_MODEL_SOURCE for its server)"))
     length = choice.model.context_length
     if length is not None and length < SMALL_CONTEXT:
         command = longer_context_command(choice.server.kind, choice.model.name, ADVISED_CONTEXT)
-        effect = "so the agent has short instructions and fewer tools; for more"
+        effect = _("so the agent has short instructions and fewer tools; for more")
         if choice.is_too_short:
-            effect = f"which is too short: agents need {MIN_CONTEXT:,}. Run"
-        lines.append(f"its context has only {length:,} tokens, {effect}: {command}")
+            effect = _("which is too short: agents need {min_context:,}. Run").format(
+                min_context=MIN_CONTEXT
+            )
+        lines.append(
+            _("its context has only {length:,} tokens, {effect}: {command}").format(
+                length=length, effect=effect, command=command
+            )
+        )
     return tuple(lines)
 
 
 def describe_unusable_servers(servers: tuple[ModelServer, ...]) -> tuple[str, ...]:
     """Return lines for users: why none of the servers that were found is used, and what to do."""
-    return tuple(f"found {server.label}, but {_why_unusable(server)}" for server in servers)
+    return tuple(
+        _("found {label}, but {why_unusable}").format(
+            label=server.label, why_unusable=_why_unusable(server)
+        )
+        for server in servers
+    )
 
 
 def _why_unusable(server: ModelServer) -> str:
     if not server.models:
-        get = "run `ollama pull qwen3:8b`" if server.kind == "ollama" else "load one"
-        return f"it has no model: {get}, and start Choir again"
+        get = _("run `ollama pull qwen3:8b`") if server.kind == "ollama" else _("load one")
+        return _("it has no model: {get}, and start Choir again").format(get=get)
     if all(model.calls_tools is False for model in server.models):
         models = _list_models(server)
-        return f"no model of it can call tools, which agents need ({models}): add one that can"
-    return f"it has no model of the name in CHOIR_MODEL: it has {_list_models(server)}"
+        return _(
+            "no model of it can call tools, which agents need ({models}): add one that can"
+        ).format(models=models)
+    return _("it has no model of the name in CHOIR_MODEL: it has {list_models}").format(
+        list_models=_list_models(server)
+    )
 
 
 def _list_models(server: ModelServer) -> str:
     names = [model.name for model in server.models]
-    more = [f"{len(names) - SHOWN_MODELS} more"] if len(names) > SHOWN_MODELS else []
-    return ", ".join([*names[:SHOWN_MODELS], *more]) or "no model"
+    more = (
+        [_("{count} more").format(count=len(names) - SHOWN_MODELS)]
+        if len(names) > SHOWN_MODELS
+        else []
+    )
+    return ", ".join([*names[:SHOWN_MODELS], *more]) or _("no model")

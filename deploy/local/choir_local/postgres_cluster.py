@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_local.home import sync_directory
 from choir_local.launch import Command, clean_environment, run_to_end
 from choir_local.postgres_binaries import PostgresBinaries
@@ -87,7 +88,7 @@ class Cluster:
             "--no-instructions",
         )
         argv = (self.binaries.program("initdb"), *options)
-        await self._run(argv, f"{password}\n", "create the database")
+        await self._run(argv, f"{password}\n", _("create the database"))
 
     async def _run_single(self, directory: Path, statements: str, database: str) -> None:
         """Run SQL without a server; a failing statement ends the run (exit_on_error)."""
@@ -96,7 +97,7 @@ class Cluster:
             *("--single", "-D", str(directory), "-c", "exit_on_error=on"),
             *("-c", "log_statement=none", "-c", "log_min_error_statement=panic", database),
         )
-        await self._run(argv, statements, "prepare the database")
+        await self._run(argv, statements, _("prepare the database"))
 
     async def _run(self, argv: tuple[str, ...], stdin: str, task: str) -> None:
         # otherwise initdb reads hundreds of zone files to guess the time zone; times are stored in UTC
@@ -106,11 +107,17 @@ class Cluster:
             code, output = await run_to_end(command, MAKE_WITHIN)
         except TimeoutError as error:
             raise StartupError(
-                f"Could not {task} in {self.data_dir} within {MAKE_WITHIN}: is the disk slow?"
+                _("Could not {task} in {data_dir} within {make_within}: is the disk slow?").format(
+                    task=task, data_dir=self.data_dir, make_within=MAKE_WITHIN
+                )
             ) from error
         if code != 0:
             output_tail = " ".join(line.strip() for line in output.splitlines()[-4:])
-            raise StartupError(f"Could not {task} in {self.data_dir}: {output_tail}")
+            raise StartupError(
+                _("Could not {task} in {data_dir}: {output_tail}").format(
+                    task=task, data_dir=self.data_dir, output_tail=output_tail
+                )
+            )
 
 
 def read_major_version(data_dir: Path) -> int | None:
@@ -124,8 +131,11 @@ def read_major_version(data_dir: Path) -> int | None:
         return int((data_dir / "PG_VERSION").read_text())
     except (OSError, ValueError) as error:
         raise StartupError(
-            f"{data_dir} is not empty and contains no Postgres data (no readable PG_VERSION). "
-            "Nothing was touched. Move it away, or choose another state directory with CHOIR_HOME."
+            _(
+                "{data_dir} is not empty and contains no Postgres data (no readable PG_VERSION). "
+                "Nothing was touched. Move it away, or choose another state directory with "
+                "CHOIR_HOME."
+            ).format(data_dir=data_dir)
         ) from error
 
 
@@ -136,11 +146,19 @@ def check_major_version(data_dir: Path, major: int, binaries: PostgresBinaries) 
     """
     if major != binaries.major:
         raise StartupError(
-            f"The data in {data_dir} was written by Postgres {major}, but the Postgres found here "
-            f"is {binaries.version} ({binaries.source}). Nothing was touched. Set CHOIR_PG_BIN to "
-            f"the program directory of a Postgres {major} with pgvector; or, to move to "
-            f"{binaries.major}, dump the data with {major} (pg_dumpall), move the directory away, "
-            "start Choir once and restore the dump."
+            _(
+                "The data in {data_dir} was written by Postgres {major}, but the Postgres found "
+                "here is {version} ({source}). Nothing was touched. Set CHOIR_PG_BIN to the "
+                "program directory of a Postgres {major} with pgvector; or, to move to {major2}, "
+                "dump the data with {major} (pg_dumpall), move the directory away, start Choir "
+                "once and restore the dump."
+            ).format(
+                data_dir=data_dir,
+                major=major,
+                version=binaries.version,
+                source=binaries.source,
+                major2=binaries.major,
+            )
         )
 
 
@@ -158,8 +176,10 @@ async def release_directory(data_dir: Path) -> None:
     while pids := await asyncio.to_thread(_processes_in, data_dir):
         if time.monotonic() > deadline:
             raise StartupError(
-                f"Another Postgres (process {pids[0]}) is using {data_dir}. Stop it first: "
-                "`choirctl down`, or end that process."
+                _(
+                    "Another Postgres (process {pids}) is using {data_dir}. Stop it first: `choirctl "
+                    "down`, or end that process."
+                ).format(pids=pids[0], data_dir=data_dir)
             )
         await asyncio.sleep(0.05)
     lock_file.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_local import child_start
 
 PROBE_S = 10.0
@@ -48,9 +49,11 @@ def unprivileged_identity() -> ProcessUser:
     if sys.platform == "linux" and os.geteuid() == 0 and _works(lowered):
         return lowered
     raise StartupError(
-        "Postgres refuses to run as root, and this machine allows neither user namespaces nor a "
-        "change of user. Start Choir as an ordinary user, or allow user namespaces "
-        "(sysctl user.max_user_namespaces)."
+        _(
+            "Postgres refuses to run as root, and this machine allows neither user "
+            "namespaces nor a change of user. Start Choir as an ordinary user, or allow user "
+            "namespaces (sysctl user.max_user_namespaces)."
+        )
     )
 
 
@@ -70,8 +73,10 @@ def _stand_in() -> pwd.struct_passwd:
     if others:
         return others[0]
     raise StartupError(
-        "Postgres refuses to run as root, and /etc/passwd names no other user. "
-        "Add one (for example nobody) or start Choir as an ordinary user."
+        _(
+            "Postgres refuses to run as root, and /etc/passwd names no other user. Add one "
+            "(for example nobody) or start Choir as an ordinary user."
+        )
     )
 
 

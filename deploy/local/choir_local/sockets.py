@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 
 SUN_PATH = 108 if sys.platform == "linux" else 104  # bytes, including the terminating zero
 
@@ -17,8 +18,10 @@ def check_socket_path(path: Path) -> None:
     length = len(str(path).encode())
     if length >= SUN_PATH:
         raise StartupError(
-            f"The socket path {path} is {length} bytes long, and a Unix socket path may have at "
-            f"most {SUN_PATH - 1}. Choose a shorter state directory with CHOIR_HOME or --home."
+            _(
+                "The socket path {path} is {length} bytes long, and a Unix socket path may have "
+                "at most {sun_path}. Choose a shorter state directory with CHOIR_HOME or --home."
+            ).format(path=path, length=length, sun_path=SUN_PATH - 1)
         )
 
 
@@ -45,7 +48,9 @@ def listen(host: str, port: int, setting: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise StartupError(
-            f"Port {port} on {host} cannot be used: {error.strerror}. Another program, perhaps "
-            f"another Choir, listens there; stop it, or choose another port with {setting}."
+            _(
+                "Port {port} on {host} cannot be used: {strerror}. Another program, perhaps "
+                "another Choir, listens there; stop it, or choose another port with {setting}."
+            ).format(port=port, host=host, strerror=error.strerror, setting=setting)
         ) from error
     return listener

@@ -17,6 +17,7 @@ import psutil
 
 from choir_common.addresses import client_url, uses_tls
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.logs.retention import LogLimitsReader
 from choir_common.postgres.configured import read_postgres_address
 from choir_common.redactor import Redactor
@@ -105,7 +106,11 @@ class Stack:
                 self._set_phase("failed", error.message)
                 raise
             except OSError as error:
-                failure = StartupError(f"The stack in {self.home.root} cannot run: {error}.")
+                failure = StartupError(
+                    _("The stack in {root} cannot run: {error}.").format(
+                        root=self.home.root, error=error
+                    )
+                )
                 self._set_phase("failed", failure.message)
                 raise failure from error
 
@@ -284,7 +289,7 @@ async def running_stack(
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
         if running.done():
             await running
-            raise StartupError("The stack was stopped before it was ready.")
+            raise StartupError(_("The stack was stopped before it was ready."))
         yield stack
     finally:
         waiting.cancel()
@@ -305,8 +310,12 @@ async def stop_stack(home: Home, within: timedelta = timedelta(seconds=120)) -> 
         pid = pid or _send_stop_signal(home)
         if time.monotonic() > deadline:
             raise StartupError(
-                f"Choir in {home.root} (process {pid}) did not stop within "
-                f"{within.total_seconds():g} s. See the logs in {home.logs}."
+                _(
+                    "Choir in {root} (process {pid}) did not stop within {total_seconds:g} s. See "
+                    "the logs in {logs}."
+                ).format(
+                    root=home.root, pid=pid, total_seconds=within.total_seconds(), logs=home.logs
+                )
             )
         await asyncio.sleep(0.02)
     return True

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import ChoirError, StartupError
+from choir_common.i18n import _
 from choir_common.ids import SERVICE_NAMES
 from choir_common.secret_file import edit_secret_file
 from choir_common.stack_secrets import OLD_NATS_TOKEN, STACK_SECRETS, bus_key
@@ -47,6 +48,8 @@ def load_or_create_secrets(path: Path) -> StackSecrets:
             values.pop(OLD_NATS_TOKEN, None)
         return StackSecrets(dict(values), fresh)
     except OSError as error:
-        raise StartupError(f"The secrets file {path} cannot be read: {error}.") from None
+        raise StartupError(
+            _("The secrets file {path} cannot be read: {error}.").format(path=path, error=error)
+        ) from None
     except ChoirError as error:
         raise StartupError(error.message) from None

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from pydantic import Field, ValidationError
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.wire.model import AwareTime, WireModel
 from choir_local.home import Home, write_private
 
@@ -91,8 +92,10 @@ def lock_home(home: Home) -> Iterator[None]:
         except BlockingIOError as error:
             holder = lock_holder(home) or "unknown"
             raise StartupError(
-                f"Choir already runs in {home.root} (process {holder}). Stop it with `choirctl "
-                "down`, or choose another state directory with CHOIR_HOME or --home."
+                _(
+                    "Choir already runs in {root} (process {holder}). Stop it with `choirctl down`, "
+                    "or choose another state directory with CHOIR_HOME or --home."
+                ).format(root=home.root, holder=holder)
             ) from error
         os.ftruncate(fd, 0)
         os.pwrite(fd, str(os.getpid()).encode(), 0)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_common.errors import StartupError
 from choir_common.extras import installed_version
+from choir_common.i18n import _
 from choir_local.home import Home, write_private
 
 MIGRATIONS = (
@@ -54,13 +55,17 @@ def check_version(home: Home, backups: Path) -> None:
         return
     newest = max(backups.glob(UPGRADE_BACKUPS), default=None, key=lambda path: path.name)
     restore = (
-        f"`choirctl backup restore {newest} --replace`, the state from before the last upgrade"
+        _(
+            "`choirctl backup restore {newest} --replace`, the state from before the last upgrade"
+        ).format(newest=newest)
         if newest
-        else "a backup made by this version"
+        else _("a backup made by this version")
     )
     raise StartupError(
-        f"The database in {home.root} was used by a newer Choir ({record.choir}, with {unknown[0]}), and it "
-        f"cannot go back. Install that version again, or restore {restore}."
+        _(
+            "The database in {root} was used by a newer Choir ({choir}, with {unknown}), and "
+            "it cannot go back. Install that version again, or restore {restore}."
+        ).format(root=home.root, choir=record.choir, unknown=unknown[0], restore=restore)
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from choir_client.failures import AgentFailure, parse_json
 from choir_common.errors import ChoirError, Conflict
 from choir_common.http.response_parser import ServerSentEvent
+from choir_common.i18n import _
 from choir_common.reply_text import ReplyText
 from choir_common.wire.activity import Card, Draft, DraftDelta, Idle, Typing
 from choir_common.wire.events import NON_CLOSING_KINDS
@@ -20,7 +21,7 @@ typing or idle."""
 _ACTIVITY: TypeAdapter[Typing | Idle] = TypeAdapter(
     Annotated[Typing | Idle, Field(discriminator="kind")]
 )
-SOURCE = "The stream of the conversation"
+SOURCE = _("The stream of the conversation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,11 @@ class EventReader:
                 try:
                     return _ACTIVITY.validate_json(event.data)
                 except ValidationError as error:
-                    raise ChoirError(f"{SOURCE} has an unknown activity: {error}.") from error
+                    raise ChoirError(
+                        _("{source} has an unknown activity: {error}.").format(
+                            source=SOURCE, error=error
+                        )
+                    ) from error
             case _:
                 return None
 
@@ -117,8 +122,10 @@ def choose_conversation(agent: AgentView, dms: list[DmView]) -> str:
     """
     if agent.bindings is None:
         raise Conflict(
-            f"Agent {agent.agent_id} is {agent.state}, so nothing answers. Start it with `choirctl "
-            f"agent start {agent.agent_id}`."
+            _(
+                "Agent {agent_id} is {state}, so nothing answers. Start it with `choirctl agent "
+                "start {agent_id}`."
+            ).format(agent_id=agent.agent_id, state=agent.state)
         )
     consoles = {it.name for it in dms if it.channel.uses_choir_api}
     served = (agent.bindings.dm, *agent.conversations)
@@ -126,6 +133,8 @@ def choose_conversation(agent: AgentView, dms: list[DmView]) -> str:
         if name in consoles:
             return name
     raise Conflict(
-        f"Agent {agent.agent_id} serves {', '.join(dict.fromkeys(served))}, and none of these is a "
-        "conversation of a gateway of type console. Add one to config.json: docs/conversations.md."
+        _(
+            "Agent {agent_id} serves {names}, and none of these is a conversation of a "
+            "gateway of type console. Add one to config.json: docs/conversations.md."
+        ).format(agent_id=agent.agent_id, names=", ".join(dict.fromkeys(served)))
     )

@@ -19,6 +19,7 @@ from choir_common.errors import (
     Unavailable,
 )
 from choir_common.http.response_parser import read_problem
+from choir_common.i18n import _
 from choir_common.target import Target
 
 PROXY_UNAVAILABLE = (502, 503, 504)  # a reverse proxy returns these without a problem document
@@ -39,13 +40,17 @@ def raise_for_status(place: Target, response: httpx2.Response) -> None:
     )
     if isinstance(error, Unauthorized):
         raise Unauthorized(
-            f"{place.display_address} refuses the operator token: {error.message} Set CHOIR_TOKEN to "
-            "the value of `operator-token` in the secrets.json of that Choir."
+            _(
+                "{display_address} refuses the operator token: {message} Set CHOIR_TOKEN to the "
+                "value of `operator-token` in the secrets.json of that Choir."
+            ).format(display_address=place.display_address, message=error.message)
         )
     # a proxy's error page has no problem document, so `read_problem` returns a plain ChoirError
     if type(error) is ChoirError and response.status_code in PROXY_UNAVAILABLE:
         raise Unavailable(
-            f"{place.display_address} returned HTTP {response.status_code}: a part of it is down."
+            _("{display_address} returned HTTP {status_code}: a part of it is down.").format(
+                display_address=place.display_address, status_code=response.status_code
+            )
         )
     raise error
 
@@ -57,23 +62,31 @@ def convert_transport_errors(place: Target) -> Iterator[None]:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         raise Unavailable(
-            f"Nothing answers at {place.display_address}: {error}. Start Choir with `choirctl up`, or see "
-            "`choirctl doctor`."
+            _(
+                "Nothing answers at {display_address}: {error}. Start Choir with `choirctl up`, "
+                "or see `choirctl doctor`."
+            ).format(display_address=place.display_address, error=error)
         ) from error
     except httpx2.TimeoutException as error:
         raise DeadlineExceeded(
-            f"{place.display_address} is there, but did not answer in time: choird is stuck or very busy. "
-            f"One that "
-            "hangs is replaced within a minute. See `choirctl logs choird` and `choirctl doctor`."
+            _(
+                "{display_address} is there, but did not answer in time: choird is stuck or very "
+                "busy. One that hangs is replaced within a minute. See `choirctl logs choird` "
+                "and `choirctl doctor`."
+            ).format(display_address=place.display_address)
         ) from error
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         raise InvalidRequest(
-            f"`{place.display_address}` is no address of a Choir: {error}."
+            _("`{display_address}` is no address of a Choir: {error}.").format(
+                display_address=place.display_address, error=error
+            )
         ) from error
     except httpx2.HTTPError as error:
         raise OutcomeUnknown(
-            f"The connection to {place.display_address} broke ({error or type(error).__name__}). See "
-            "`choirctl status` before you try again."
+            _(
+                "The connection to {display_address} broke ({error}). See `choirctl status` "
+                "before you try again."
+            ).format(display_address=place.display_address, error=error or type(error).__name__)
         ) from error
 
 
@@ -90,9 +103,11 @@ def parse_json(text: str | bytes, model: type[ResponseT], source: str) -> Respon
         return model.model_validate_json(text)
     except ValidationError as error:
         raise ChoirError(
-            f"{source} returned a response that this version of the client cannot read "
-            f"({error.error_count()} fields do not match {model.__name__}). Compare the versions "
-            "with `choirctl version` and `choirctl status`."
+            _(
+                "{source} returned a response that this version of the client cannot read "
+                "({error_count} fields do not match {name__}). Compare the versions with "
+                "`choirctl version` and `choirctl status`."
+            ).format(source=source, error_count=error.error_count(), name__=model.__name__)
         ) from error
 
 

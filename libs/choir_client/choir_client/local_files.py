@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx2
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 
 CHUNK_BYTES = 256 * 1024
 UPLOAD_TIMEOUT = DOWNLOAD_TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
@@ -21,8 +22,10 @@ def size_of(path: Path) -> int:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
     except OSError as error:
-        raise InvalidRequest(f"Cannot read {path}: {error.strerror}.") from error
+        raise InvalidRequest(
+            _("Cannot read {path}: {strerror}.").format(path=path, strerror=error.strerror)
+        ) from error
     # a pipe or device has no size, and may never end
     if not stat.S_ISREG(status.st_mode):
-        raise InvalidRequest(f"{path} is not a regular file.")
+        raise InvalidRequest(_("{path} is not a regular file.").format(path=path))
     return status.st_size

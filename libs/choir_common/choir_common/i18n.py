@@ -9,15 +9,19 @@ an f-string does, is English and never wrong. How to translate: docs/how-to/tran
 import gettext
 import string
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
 ENGLISH = "en"
-LANGUAGES = (ENGLISH, "de")
+LANGUAGE_NAMES = {ENGLISH: "English", "de": "Deutsch"}
+LANGUAGES = tuple(LANGUAGE_NAMES)
 """Languages with catalogues; `locales/LANGUAGE/LC_MESSAGES/choir.mo`."""
 LOCALES = Path(__file__).parent / "locales"
 DOMAIN = "choir"
+READER_LANGUAGE: ContextVar[str] = ContextVar("reader_language", default=ENGLISH)
+"""The language of messages in f-strings. Only choirctl sets it: a command has one reader, a service many."""
 MAX_TAG = 35
 """Characters of a language tag, such as `de` or `pt-BR` (RFC 5646)."""
 
@@ -41,7 +45,9 @@ class Message(str):
     ) -> Self:
         """Return a message of a catalogue; without `values` the template has no fields, or not yet."""
         english = template if plural is None or count == 1 else plural
-        self = super().__new__(cls, english if values is None else english.format(**values))
+        if values is not None:
+            english = english.format(**{name: _inner(it, ENGLISH) for name, it in values.items()})
+        self = super().__new__(cls, english)
         self._template, self._plural, self._count = template, plural, count
         self._values = values
         return self
@@ -49,6 +55,10 @@ class Message(str):
     def format(self, *_: object, **values: object) -> "Message":
         """Return the message with its fields filled in; values that are messages are translated with it."""
         return Message(self._template, self._plural, self._count, values)
+
+    def __format__(self, spec: str) -> str:
+        """Return the text for an f-string, in the language of the process's reader."""
+        return format(self.in_language(READER_LANGUAGE.get()), spec)
 
     def __add__(self, other: str) -> "Message":
         return join("", (self, other))
@@ -116,7 +126,7 @@ def ngettext(singular: str, plural: str, count: int, **values: object) -> Messag
     return Message(singular, plural, count, {"count": f"{count:,}", **values})
 
 
-def join(separator: str, parts: Iterable[str]) -> Message:
+def join(separator: str, parts: Iterable[str]) -> MessageList:
     """Return texts and messages as one message; `str.join` would lose the translations."""
     return MessageList(separator, parts)
 
@@ -128,11 +138,13 @@ def translate(text: str, language: str) -> str:
 
 def choose_language(*tags: str) -> str:
     """Return the language of `LANGUAGES` for the first tag that names one, such as `de-AT`; else English."""
-    for tag in tags:
-        primary = tag.replace("_", "-").split("-", 1)[0].split(".", 1)[0].lower()
-        if primary in LANGUAGES:
-            return primary
-    return ENGLISH
+    return next(filter(None, map(choose_tag, tags)), ENGLISH)
+
+
+def choose_tag(tag: str) -> str | None:
+    """Return the language of `LANGUAGES` that a tag or a locale such as `de_AT.UTF-8` names, or None."""
+    primary = tag.replace("_", "-").split("-", 1)[0].split(".", 1)[0].lower()
+    return primary if primary in LANGUAGES else None
 
 
 def fields_of(template: str) -> frozenset[str]:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from choir_common.errors import Conflict, Forbidden, InvalidRequest, NotFound, TooLarge, Unavailable
+from choir_common.i18n import _
 
 MODE = 0o600
 MAX_BYTES = 4_000_000
@@ -58,19 +59,25 @@ def check_secret_name(name: str) -> None:
     """Raise InvalidRequest for a name that a secret cannot have."""
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            "A secret's name starts with a letter or digit and contains only letters, digits, `.`, "
-            "`_` and `-`, at most 64 characters."
+            _(
+                "A secret's name starts with a letter or digit and contains only letters, "
+                "digits, `.`, `_` and `-`, at most 64 characters."
+            )
         )
 
 
 def check_secret_value(value: str) -> None:
     """Raise InvalidRequest or TooLarge for a value that cannot be stored; the message never has it."""
     if not value.strip():
-        raise InvalidRequest("The value is empty; nothing was changed.")
+        raise InvalidRequest(_("The value is empty; nothing was changed."))
     if "\x00" in value:
-        raise InvalidRequest("The value contains a NUL character; nothing was changed.")
+        raise InvalidRequest(_("The value contains a NUL character; nothing was changed."))
     if len(value.encode()) > MAX_VALUE_BYTES:
-        raise TooLarge(f"The value is larger than {MAX_VALUE_BYTES} bytes; nothing was changed.")
+        raise TooLarge(
+            _("The value is larger than {max_value_bytes} bytes; nothing was changed.").format(
+                max_value_bytes=MAX_VALUE_BYTES
+            )
+        )
 
 
 def _read(path: Path) -> bytes:
@@ -79,32 +86,48 @@ def _read(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise NotFound(
-            f"{path} does not exist. `choirctl secret set NAME` creates it; `choirctl init` "
-            "creates a complete state directory."
+            _(
+                "{path} does not exist. `choirctl secret set NAME` creates it; `choirctl init` "
+                "creates a complete state directory."
+            ).format(path=path)
         ) from None
     except OSError as error:
-        raise Unavailable(f"Cannot read {path}: {error.strerror}. Nothing was changed.") from None
+        raise Unavailable(
+            _("Cannot read {path}: {strerror}. Nothing was changed.").format(
+                path=path, strerror=error.strerror
+            )
+        ) from None
     with os.fdopen(descriptor, "rb") as file:
         _check_owner(path, os.fstat(file.fileno()))
         text = file.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
         raise InvalidRequest(
-            f"{path} is larger than {MAX_BYTES} bytes, so it is not a secrets file."
+            _("{path} is larger than {max_bytes} bytes, so it is not a secrets file.").format(
+                path=path, max_bytes=MAX_BYTES
+            )
         )
     return text
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise Forbidden(f"{path} is not a regular file. Replace it with a regular file.")
+        raise Forbidden(
+            _("{path} is not a regular file. Replace it with a regular file.").format(path=path)
+        )
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
         raise Forbidden(
-            f"{path} has mode {mode:04o}: others on this machine may open it. Run "
-            f"`chmod 600 {path}`, and replace the secrets if somebody else may have read them."
+            _(
+                "{path} has mode {mode:04o}: others on this machine may open it. Run `chmod 600 "
+                "{path}`, and replace the secrets if somebody else may have read them."
+            ).format(path=path, mode=mode)
         )
     if os.geteuid() not in (0, status.st_uid):
-        raise Forbidden(f"{path} belongs to user {status.st_uid}. Run this as that user.")
+        raise Forbidden(
+            _("{path} belongs to user {st_uid}. Run this as that user.").format(
+                path=path, st_uid=status.st_uid
+            )
+        )
 
 
 def _parse(path: Path, text: bytes) -> dict[str, str]:
@@ -112,21 +135,29 @@ def _parse(path: Path, text: bytes) -> dict[str, str]:
         values: object = json.loads(text)
     except json.JSONDecodeError as error:
         raise InvalidRequest(
-            f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}). Correct it; "
-            "nothing was changed."
+            _(
+                "{path}, line {lineno}, column {colno}: not JSON ({msg}). Correct it; nothing "
+                "was changed."
+            ).format(path=path, lineno=error.lineno, colno=error.colno, msg=error.msg)
         ) from None
     except (UnicodeDecodeError, RecursionError):
-        raise InvalidRequest(f"{path} is not JSON in UTF-8. Correct it.") from None
+        raise InvalidRequest(
+            _("{path} is not JSON in UTF-8. Correct it.").format(path=path)
+        ) from None
     if not isinstance(values, dict):
         raise InvalidRequest(
-            f"{path} must contain one JSON object of names and strings. Correct it."
+            _("{path} must contain one JSON object of names and strings. Correct it.").format(
+                path=path
+            )
         )
     secrets: dict[str, str] = {}
     for name, value in values.items():
         if not isinstance(value, str) or not value:
             raise InvalidRequest(
-                f"{path}, {name[:64]!r}: a secret must be a non-empty string. Correct it; nothing "
-                "was changed."
+                _(
+                    "{path}, {name!r}: a secret must be a non-empty string. Correct it; nothing was "
+                    "changed."
+                ).format(path=path, name=name[:64])
             )
         secrets[name] = value
     return secrets
@@ -139,8 +170,10 @@ def _locked(path: Path) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
     except OSError as error:
         raise Unavailable(
-            f"Cannot lock the secrets ({path}): {error.strerror}. Check that the state directory "
-            "is correct; `choirctl init` creates it."
+            _(
+                "Cannot lock the secrets ({path}): {strerror}. Check that the state directory is "
+                "correct; `choirctl init` creates it."
+            ).format(path=path, strerror=error.strerror)
         ) from None
     try:
         _wait_for(descriptor, path)
@@ -158,7 +191,9 @@ def _wait_for(descriptor: int, path: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > give_up:
                 raise Conflict(
-                    f"Another process is changing the secrets ({path} is locked). Try again."
+                    _(
+                        "Another process is changing the secrets ({path} is locked). Try again."
+                    ).format(path=path)
                 ) from None
             time.sleep(LOCK_POLL_S)
 
@@ -182,7 +217,9 @@ def _replace(path: Path, values: Mapping[str, str]) -> None:
         partial.replace(path)
         _sync_directory(path.parent)
     except OSError as error:
-        raise Unavailable(f"Cannot write {path}: {error.strerror}.") from None
+        raise Unavailable(
+            _("Cannot write {path}: {strerror}.").format(path=path, strerror=error.strerror)
+        ) from None
     finally:
         partial.unlink(missing_ok=True)
 

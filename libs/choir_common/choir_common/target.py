@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from choir_common.errors import InvalidRequest, NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.secret_reader import salvage_secrets
 
 HOME_NAME = ".choir.d"
@@ -78,7 +79,11 @@ class Target:
         except (OSError, UnicodeDecodeError) as error:
             if file is None:
                 return None
-            raise NotFound(f"{origin} names {file}, which cannot be read: {error}.") from error
+            raise NotFound(
+                _("{origin} names {file}, which cannot be read: {error}.").format(
+                    origin=origin, file=file, error=error
+                )
+            ) from error
 
     def token(self) -> str | None:
         """Return the operator token, which only HTTP needs: the given one, CHOIR_TOKEN, or from secrets.json.
@@ -94,15 +99,19 @@ class Target:
     def check_address(self) -> None:
         """Raise InvalidRequest unless the address is one of HTTP or none is given."""
         if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise InvalidRequest(f"`{self.url}` is not a valid address. Write http://host:port.")
+            raise InvalidRequest(
+                _("`{url}` is not a valid address. Write http://host:port.").format(url=self.url)
+            )
 
     def check_socket(self) -> None:
         """Raise Unavailable if the Unix socket is needed and does not exist."""
         if self.url is None and not self.socket.exists():
             raise Unavailable(
-                f"Choir does not run here: there is no socket at {self.socket}. Start it with "
-                "`choirctl up`; for a Choir elsewhere, name its address with --url or CHOIR_URL, or its "
-                "state directory with --home or CHOIR_HOME."
+                _(
+                    "Choir does not run here: there is no socket at {socket}. Start it with "
+                    "`choirctl up`; for a Choir elsewhere, name its address with --url or CHOIR_URL, "
+                    "or its state directory with --home or CHOIR_HOME."
+                ).format(socket=self.socket)
             )
 
 
@@ -137,8 +146,10 @@ def find_home(option: Path | None) -> Path:
         home = Path(directory).expanduser() if directory else Path.home() / HOME_NAME
     except RuntimeError as error:
         raise NotFound(
-            "There is no home directory to keep Choir's state in. Name a directory with --home or "
-            "CHOIR_HOME."
+            _(
+                "There is no home directory to keep Choir's state in. Name a directory with "
+                "--home or CHOIR_HOME."
+            )
         ) from error
     return home.absolute()
 

@@ -3,7 +3,11 @@
 import os
 import sys
 
+from typer.core import TyperGroup
+from typer.main import get_command
+
 from choirctl.app import build_app, command_line_words
+from choirctl.output.language import choose_own_language, translate_help
 from choirctl.output.terminal import protect_streams
 
 AS_JSON = "--json"
@@ -17,10 +21,15 @@ def main() -> None:
     protect_streams()
     try:
         app = build_app(command_line_words())
+        command = get_command(app)
+        if AS_JSON not in sys.argv and isinstance(command, TyperGroup):
+            # with --json, a program reads the words
+            choose_own_language()
+            translate_help(command)
         if AS_JSON not in sys.argv:
-            app()
+            command()
         # not standalone: usage errors are raised as well, and are reported as JSON
-        sys.exit(app(standalone_mode=False) or 0)
+        sys.exit(command(standalone_mode=False) or 0)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:

@@ -113,6 +113,7 @@ class ControlApp:
         snapshot = await services.configuration.put_in_force(candidate)
         await services.conversations.people.load()
         await services.conversations.following.load()
+        await services.conversations.languages.load()
         await services.pairing.load()
         await services.api_clients.load()
         await services.log.audit.anchoring.open()

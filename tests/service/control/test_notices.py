@@ -132,8 +132,8 @@ async def test_a_conversation_is_told_in_the_language_of_its_user_and_all_else_i
     world: World, agent: AgentHand
 ) -> None:
     assert world.control is not None
-    configuration = world.control.services.configuration
-    configuration.note_language("console", "de-AT")
+    languages = world.control.services.conversations.languages
+    await languages.note_app("console", "de-AT")
     approval = await ask(agent)
     asked = await hears(world, "main bittet um Freigabe: die Einstellung event_window.")
     assert "config.json: event_window\n+60" in asked and f"/approve {approval} oder" in asked
@@ -146,7 +146,7 @@ async def test_a_conversation_is_told_in_the_language_of_its_user_and_all_else_i
     assert unknown.startswith("config.json hat keinen Eintrag") or "Meldung von Choir: " in unknown
     help_text = (await world.say("/help", "de4")).note or ""
     assert "/approvals [id] - Offene Anfragen zeigen" in help_text
-    configuration.note_language("console", "en")
+    await languages.note_app("console", "en")
     assert "Any other message" in ((await world.say("/help", "de5")).note or "")
 
 

@@ -64,11 +64,12 @@ async def test_a_message_is_stored_when_the_answer_comes(
     client: httpx2.AsyncClient, control: ControlStandIn
 ) -> None:
     control.note = "The agent sleeps."
-    answer = await client.post(SAY, json={"text": "hello"})
+    answer = await client.post(SAY, json={"text": "hello"}, headers={"X-Choir-Language": "de"})
     assert answer.status_code == 202
     assert answer.json()["inbox_id"] == "in_0" and answer.json()["note"] == "The agent sleeps."
     (stored,) = control.inbox.values()
     assert (stored.gateway, stored.dm, stored.text) == ("console", "console", "hello")
+    assert stored.language == "de"
 
 
 async def test_a_bot_without_a_token_is_told_and_its_words_wait(

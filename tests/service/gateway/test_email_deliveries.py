@@ -10,8 +10,8 @@ from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import Button
 from choir_common.wire.messages import DmBinding, EditTarget
 from choir_gateway.channels.email.channel import EmailChannel
-from choir_gateway.channels.email.composer import REPEATED_LABEL
 from choir_gateway.channels.email.notes import NoteMailer
+from choir_gateway.channels.labels import REPEATED
 from tests.service.gateway.mail_room import BOB, MailRoom
 from tests.support.mail import running_imap, running_smtp
 from tests.support.mail_user import ANN, plain_text, shared_certificate
@@ -121,7 +121,7 @@ async def test_a_repetition_after_a_doubt_is_the_same_mail_with_a_label(room: Ma
         await channel.deliver(message.model_copy(update={"maybe_repeated": True}), ANN)
     first, second = room.ann.inbox()
     assert first["Message-ID"] == second["Message-ID"] and first["Subject"] == second["Subject"]
-    assert plain_text(second) == f"{REPEATED_LABEL}\n\nhello"
+    assert plain_text(second) == f"{REPEATED}\n\nhello"
 
 
 async def test_the_mails_of_an_hour_are_limited_for_each_user(room: MailRoom) -> None:
@@ -152,7 +152,7 @@ async def test_notices_that_wait_become_one_mail(room: MailRoom) -> None:
     combined = "notice 0\n\nnotice 1\n\nnotice 2"
     assert mails == [
         combined,
-        f"{REPEATED_LABEL}\n\n{combined}",
+        f"{REPEATED}\n\n{combined}",
         "the answer",
         "late notice\n\nnewest notice",
     ]

@@ -28,13 +28,8 @@ from choir_testing.providers.ollama import FakeOllama
 from choir_testing.providers.openai_responses import OpenAiResponses
 from choir_testing.providers.provider import FakeProvider
 from choir_testing.providers.server import run_provider
-from choirctl.start.health_checks import (
-    SHARED_USER,
-    Finding,
-    Installation,
-    RunningChoir,
-    run_checks,
-)
+from choirctl.start.health import Finding, Installation, RunningChoir
+from choirctl.start.health_checks import SHARED_USER, run_checks
 from choirctl.start.state_directory import initial_config
 
 KEY = "sk-a-key-nobody-sees"

@@ -1,8 +1,13 @@
 """Messages: English for programs, and in the reader's language for people."""
 
+import json
+
 import orjson
 import pytest
+from starlette.requests import Request
 
+from choir_common.errors import NotFound
+from choir_common.http.responses import render_choir_error
 from choir_common.i18n import _, choose_language, join, ngettext, translate
 from choir_common.wire.button_labels import APPROVE, in_all_languages
 
@@ -48,3 +53,10 @@ def test_the_first_known_language_is_chosen(tags: tuple[str, ...], language: str
 
 def test_a_button_is_recognized_in_each_language() -> None:
     assert in_all_languages(APPROVE) == {"Approve", "Freigeben"}
+
+
+@pytest.mark.parametrize(("header", "detail"), [("de", "Freigegeben."), ("fr", "Approved.")])
+async def test_an_error_is_in_the_language_that_the_request_names(header: str, detail: str) -> None:
+    request = Request({"type": "http", "headers": [(b"x-choir-language", header.encode())]})
+    response = await render_choir_error(request, NotFound(_("Approved.")))
+    assert json.loads(bytes(response.body))["detail"] == detail

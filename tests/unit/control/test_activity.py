@@ -11,6 +11,7 @@ from choir_common.errors import Unavailable
 from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.postgres.pool import Database
 from choir_common.wire.activity import MAX_CARD, Card, DmActivity, Draft, Idle, Typing
+from choir_common.wire.config import Config
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
     CoreReported,
@@ -24,6 +25,7 @@ from choir_common.wire.events import (
 from choir_common.wire.rpc import ReplyDraft, ResourceBindings
 from choir_control.agents.operations.progress import ProgressCard, shorten_card
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.people import PersonRegistry
 from choir_control.conversations.activity.derivation import is_busy_after, job_cards
 from choir_control.conversations.activity.publisher import ActivityPublisher, CardStore
 from choir_control.log.leases.store import Lease
@@ -57,7 +59,7 @@ def test_a_job_has_one_card_from_its_start_to_its_end() -> None:
     started = CoreStarted(**named, call_id="c", dm="console", task_spec="Tidy  up\nthe files.")
     told = CoreReported(**named, kind="progress", body={"text": "half of it"})
     ended = CoreStopped(**named, outcome="completed", steps=3, duration_ms=4_000)
-    cards = list(job_cards(events(ASKED, started, told, ended)))
+    cards = [it.in_language("en") for it in job_cards(events(ASKED, started, told, ended))]
     assert {card.card_id for card in cards} == {"job_1"}
     assert [card.text for card in cards] == [
         "⏳ tidy: Tidy up the files.",
@@ -69,7 +71,9 @@ def test_a_job_has_one_card_from_its_start_to_its_end() -> None:
 
 def test_the_card_of_a_short_job_counts_one_step() -> None:
     ended = CoreStopped(job_id="j", job_name="tidy", outcome="error", steps=1, duration_ms=1)
-    assert [card.text for card in job_cards(events(ended))] == ["⛔ tidy: failed (0 s, 1 step)."]
+    [card] = job_cards(events(ended))
+    assert card.in_language("en").text == "⛔ tidy: failed (0 s, 1 step)."
+    assert card.in_language("de").text == "⛔ tidy: fehlgeschlagen (0 s, 1 Schritt)."
 
 
 class NoCards(CardStore):
@@ -126,6 +130,9 @@ def test_a_works_card_tells_how_it_goes_on_how_it_ended_and_that_it_was_cut_off(
         def show(self, dm: str, card: Card) -> None:
             shown.append((dm, card))
 
+        def translate(self, dm: str, text: str) -> str:
+            return text
+
     card = ProgressCard(
         RecordingCards(), dm="console", operation_id="op_1", kind="agent update-all"
     )
@@ -150,6 +157,8 @@ def test_a_card_of_many_lines_keeps_its_head_and_what_came_last() -> None:
 BINDINGS = ResourceBindings(workspace="main", llm="default", dm="console")
 LEASE = Lease("ses_1", "main", 1, b"", BINDINGS)
 
+NO_PEOPLE = Config(agents={}, workspaces={})
+
 
 async def published(*notes: Event | ReplyDraft) -> list[object]:
     """Return what is published for these, in order, when all of them come at once."""
@@ -159,7 +168,11 @@ async def published(*notes: Event | ReplyDraft) -> list[object]:
         bus=cast(Bus, bus),
         configuration=cast(
             ConfigService,
-            SimpleNamespace(current=SimpleNamespace(gateway_of=lambda _: "console")),
+            SimpleNamespace(
+                current=SimpleNamespace(
+                    gateway_of=lambda _: "console", people=PersonRegistry(NO_PEOPLE, {})
+                )
+            ),
         ),
         clock=SystemClock(),
     )

@@ -55,7 +55,7 @@ def test_no_character_is_lost_or_becomes_a_style_by_itself(runs: list[TextRun]) 
 def test_only_choirs_own_texts_have_bars() -> None:
     (own,) = split_note("one\ntwo")
     assert render(own.styled).text == f"{OWN_BAR} one\n{OWN_BAR} two"
-    assert render(label_repeated(own).styled).text.endswith(f"\n{OWN_BAR} one\n{OWN_BAR} two")
+    assert render(label_repeated(own, "en").styled).text.endswith(f"\n{OWN_BAR} one\n{OWN_BAR} two")
     assert OWN_BAR not in render(make_plain(f"{OWN_BAR} Approved.")).text
 
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 
 VERSION_LINE = b"age-encryption.org/v1\n"
 SALT_LABEL = b"age-encryption.org/v1/scrypt"
@@ -31,7 +32,7 @@ HEADER = re.compile(
     rb"--- ([A-Za-z0-9+/]{43})\n"
 )
 MAX_HEADER = 256
-WRONG = "The passphrase is wrong, or the file was changed."
+WRONG = _("The passphrase is wrong, or the file was changed.")
 
 
 class CleartextWriter(Protocol):
@@ -85,12 +86,14 @@ class AgeReader:
     def __init__(self, file: BinaryIO, passphrase: bytes) -> None:
         match = HEADER.match(file.read(MAX_HEADER))
         if match is None:
-            raise InvalidRequest("The file has no age header with a passphrase (scrypt).")
+            raise InvalidRequest(_("The file has no age header with a passphrase (scrypt)."))
         salt, wrapped, mac = (_decode(match[group]) for group in (1, 3, 4))
         work = int(match[2])
         if work > MAX_WORK:
             raise InvalidRequest(
-                f"The file asks for scrypt with 2^{work}; 2^{MAX_WORK} is the most."
+                _("The file asks for scrypt with 2^{work}; 2^{max_work} is the most.").format(
+                    work=work, max_work=MAX_WORK
+                )
             )
         try:
             file_key = _box(_wrap_key(passphrase, salt, work)).decrypt(bytes(12), wrapped, None)
@@ -136,9 +139,9 @@ class _ChunkCipher:
         try:
             clear = self._cipher.decrypt(self._nonce(last), chunk, None)
         except InvalidTag:
-            raise InvalidRequest("The file was changed, or it is incomplete.") from None
+            raise InvalidRequest(_("The file was changed, or it is incomplete.")) from None
         if not clear and not first:
-            raise InvalidRequest("The file ends with an empty chunk.")
+            raise InvalidRequest(_("The file ends with an empty chunk."))
         return clear
 
     def _nonce(self, last: bool) -> bytes:
@@ -180,5 +183,5 @@ def _decode(text: bytes) -> bytes:
 def _read_exactly(file: BinaryIO, size: int) -> bytes:
     data = file.read(size)
     if len(data) != size:
-        raise InvalidRequest("The file is incomplete.")
+        raise InvalidRequest(_("The file is incomplete."))
     return data

@@ -16,6 +16,7 @@ from typing import IO, Self, cast
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_local.backup.age import CleartextSource, CleartextWriter
 from choir_local.backup.manifest import (
     FORMAT,
@@ -32,7 +33,7 @@ MAX_HEAD = 64 * 1024
 MAX_MANIFEST = 512 << 20
 MAX_NAME = 4000  # bytes; a path has 4096 at most
 READABLE = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE})
-BROKEN = "The backup was damaged or changed"
+BROKEN = _("The backup was damaged or changed")
 
 
 class BackupWriter:
@@ -120,9 +121,15 @@ class _StrictTarInfo(tarfile.TarInfo):
         info = super().frombuf(buf, encoding, errors)
         if info.type == tarfile.XHDTYPE:
             if info.size > MAX_EXTENDED_HEADER:
-                raise InvalidRequest(f"{BROKEN}: a header of {info.size} bytes.")
+                raise InvalidRequest(
+                    _("{broken}: a header of {size} bytes.").format(broken=BROKEN, size=info.size)
+                )
         elif info.type not in READABLE:
-            raise InvalidRequest(f"{BROKEN}: {info.name!r} is not a file, a directory or a link.")
+            raise InvalidRequest(
+                _("{broken}: {name!r} is not a file, a directory or a link.").format(
+                    broken=BROKEN, name=info.name
+                )
+            )
         return info
 
 
@@ -152,7 +159,7 @@ def _read_members(
 ) -> tuple[BackupHead, BackupManifest]:
     first = tar.next()
     if first is None or first.name != HEAD or not first.isreg():
-        raise InvalidRequest("The file is not a backup of a Choir home.")
+        raise InvalidRequest(_("The file is not a backup of a Choir home."))
     text = _read_small(tar, first, MAX_HEAD)
     head = _parse_head(text)
     seen = {HEAD: BackupFile(kind="file", size=len(text), sha256=_digest(text))}
@@ -164,9 +171,13 @@ def _read_members(
             return head, manifest
         name = check_name(member.name)
         if name in seen:
-            raise InvalidRequest(f"{BROKEN}: it contains {name!r} twice.")
+            raise InvalidRequest(
+                _("{broken}: it contains {name!r} twice.").format(broken=BROKEN, name=name)
+            )
         seen[name] = _pass_on(tar, member, head, take)
-    raise InvalidRequest(f"{BROKEN}: it has no manifest, so it is incomplete.")
+    raise InvalidRequest(
+        _("{broken}: it has no manifest, so it is incomplete.").format(broken=BROKEN)
+    )
 
 
 def _pass_on(
@@ -183,7 +194,9 @@ def _pass_on(
         target = member.linkname.encode("utf-8", "surrogateescape")
         return BackupFile(kind="link", sha256=_digest(target))
     if not member.isreg() or member.sparse is not None:
-        raise InvalidRequest(f"{BROKEN}: {member.name!r} is not a plain file.")
+        raise InvalidRequest(
+            _("{broken}: {name!r} is not a plain file.").format(broken=BROKEN, name=member.name)
+        )
     hash_ = hashlib.sha256()
     blocks = _blocks(tar, member, hash_.update)
     take(head, BackupEntry(member.name, "file", member.mode & 0o777, "", blocks))
@@ -197,7 +210,9 @@ def _blocks(
     while file is not None and rest:
         block = file.read(min(BLOCK, rest))
         if not block:
-            raise InvalidRequest(f"{BROKEN}: it ends inside {member.name!r}.")
+            raise InvalidRequest(
+                _("{broken}: it ends inside {name!r}.").format(broken=BROKEN, name=member.name)
+            )
         update(block)
         rest -= len(block)
         yield block
@@ -214,22 +229,34 @@ def check_name(name: str) -> str:
         or "\0" in name
         or len(name.encode("utf-8", "surrogateescape")) > MAX_NAME
     ):
-        raise InvalidRequest(f"{BROKEN}: {name[:200]!r} is not a path inside it.")
+        raise InvalidRequest(
+            _("{broken}: {name!r} is not a path inside it.").format(broken=BROKEN, name=name[:200])
+        )
     return name
 
 
 def _compare(seen: dict[str, BackupFile], manifest: BackupManifest) -> None:
     for name in seen.keys() ^ manifest.files.keys():
-        where = "manifest does not list" if name in seen else "file lacks"
-        raise InvalidRequest(f"{BROKEN}: the {where} {name!r}.")
+        where = _("manifest does not list") if name in seen else _("file lacks")
+        raise InvalidRequest(
+            _("{broken}: the {where} {name!r}.").format(broken=BROKEN, where=where, name=name)
+        )
     for name, file in seen.items():
         if manifest.files[name] != file:
-            raise InvalidRequest(f"{BROKEN}: the checksum of {name!r} does not match.")
+            raise InvalidRequest(
+                _("{broken}: the checksum of {name!r} does not match.").format(
+                    broken=BROKEN, name=name
+                )
+            )
 
 
 def _read_small(tar: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> bytes:
     if member.size > most or not member.isreg():
-        raise InvalidRequest(f"{BROKEN}: {member.name} has {member.size} bytes.")
+        raise InvalidRequest(
+            _("{broken}: {name} has {size} bytes.").format(
+                broken=BROKEN, name=member.name, size=member.size
+            )
+        )
     return b"".join(_blocks(tar, member, len))
 
 
@@ -237,10 +264,15 @@ def _parse_head(text: bytes) -> BackupHead:
     try:
         head = BackupHead.model_validate_json(text)
     except ValidationError:
-        raise InvalidRequest(f"{BROKEN}: {HEAD} cannot be read.") from None
+        raise InvalidRequest(
+            _("{broken}: {head} cannot be read.").format(broken=BROKEN, head=HEAD)
+        ) from None
     if head.format > FORMAT:
         raise InvalidRequest(
-            f"The backup was made by Choir {head.choir} in a newer format. Restore it with that version."
+            _(
+                "The backup was made by Choir {choir} in a newer format. Restore it with that "
+                "version."
+            ).format(choir=head.choir)
         )
     return head
 
@@ -249,7 +281,9 @@ def _parse_manifest(text: bytes) -> BackupManifest:
     try:
         return BackupManifest.model_validate_json(text)
     except ValidationError:
-        raise InvalidRequest(f"{BROKEN}: {MANIFEST} cannot be read.") from None
+        raise InvalidRequest(
+            _("{broken}: {manifest} cannot be read.").format(broken=BROKEN, manifest=MANIFEST)
+        ) from None
 
 
 def _entry(name: str, mode: int, size: int) -> tarfile.TarInfo:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from choir_common.errors import Conflict, NotFound, StartupError
+from choir_common.i18n import _
 from choir_local.backup.age import AgeWriter, CleartextWriter
 from choir_local.backup.archive import BackupWriter
 from choir_local.backup.manifest import DUMP_PREFIX, FORMAT, BackupHead, BackupManifest
@@ -55,7 +56,7 @@ async def create_home_backup(
     StartupError when the database cannot be read.
     """
     if request.passphrase is None and request.scope.secrets:
-        raise ValueError("secrets are never written without a passphrase")
+        raise ValueError(_("secrets are never written without a passphrase"))
     _check_target(request.target)
     home = Home(settings.home.expanduser().absolute())
     async with open_database_in_use(settings) as access:
@@ -76,8 +77,10 @@ def require_own_home(settings: LocalSettings) -> None:
     """Raise Conflict where this machine's choirctl cannot upgrade, NotFound without an embedded database."""
     if settings.postgres_dsn:
         raise Conflict(
-            "This is a container, which cannot replace itself. Upgrade from outside: `choirctl upgrade "
-            "--compose DIR`, see docs/upgrade.md."
+            _(
+                "This is a container, which cannot replace itself. Upgrade from outside: "
+                "`choirctl upgrade --compose DIR`, see docs/upgrade.md."
+            )
         )
     home = Home(settings.home.expanduser().absolute())
     server = configured_server(home)
@@ -102,9 +105,11 @@ def _head(request: BackupRequest, home: Home) -> BackupHead:
 
 def _check_target(target: Path) -> None:
     if target.exists():
-        raise Conflict(f"{target} exists. Choose another name, or remove it.")
+        raise Conflict(
+            _("{target} exists. Choose another name, or remove it.").format(target=target)
+        )
     if not target.parent.is_dir():
-        raise NotFound(f"There is no directory {target.parent}.")
+        raise NotFound(_("There is no directory {parent}.").format(parent=target.parent))
 
 
 @contextlib.contextmanager
@@ -119,7 +124,11 @@ def _partial_file(target: Path) -> Iterator[BinaryIO]:
         partial.replace(target)
         sync_directory(target.parent)
     except OSError as error:
-        raise StartupError(f"{target} cannot be written: {error.strerror}.") from error
+        raise StartupError(
+            _("{target} cannot be written: {strerror}.").format(
+                target=target, strerror=error.strerror
+            )
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_local.backup.archive import BROKEN, BackupEntry
 from choir_local.backup.manifest import DUMP_PREFIX, HOME_PREFIX, OUTSIDE_PREFIX, BackupHead
 from choir_local.backup.sources import LEFT_OUT, SECRETS
@@ -41,22 +42,34 @@ class BackupFileWriter:
             self.outside.add(inside.split("/", 1)[0])
             self._write(f"{outside_folder(head)}/{inside}", entry)
         else:
-            raise InvalidRequest(f"{BROKEN}: it contains the unexpected file {name!r}.")
+            raise InvalidRequest(
+                _("{broken}: it contains the unexpected file {name!r}.").format(
+                    broken=BROKEN, name=name
+                )
+            )
 
     def create_links(self) -> None:
         """Create the symbolic links; call it once, after the whole backup was verified."""
         for path, target in self._links.items():
             parents = PurePosixPath(path).parents
             if any(str(parent) in self._links for parent in parents):
-                raise InvalidRequest(f"{BROKEN}: {path!r} is below a link.")
+                raise InvalidRequest(
+                    _("{broken}: {path!r} is below a link.").format(broken=BROKEN, path=path)
+                )
             try:
                 (self.root / path).symlink_to(target)
             except FileExistsError:
-                raise InvalidRequest(f"{BROKEN}: it contains {path!r} twice.") from None
+                raise InvalidRequest(
+                    _("{broken}: it contains {path!r} twice.").format(broken=BROKEN, path=path)
+                ) from None
 
     def _append_dump(self, entry: BackupEntry) -> None:
         if entry.kind != "file" or entry.name != f"{DUMP_PREFIX}{self._pieces:06}":
-            raise InvalidRequest(f"{BROKEN}: {entry.name!r} is not the next piece of the database.")
+            raise InvalidRequest(
+                _("{broken}: {name!r} is not the next piece of the database.").format(
+                    broken=BROKEN, name=entry.name
+                )
+            )
         self._pieces += 1
         descriptor = os.open(self.dump, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -66,7 +79,11 @@ class BackupFileWriter:
     def _write(self, path: str, entry: BackupEntry) -> None:
         pure = PurePosixPath(path)
         if not {path, *map(str, pure.parents)}.isdisjoint(LEFT_OUT):
-            raise InvalidRequest(f"{BROKEN}: it contains the unexpected file {path!r}.")
+            raise InvalidRequest(
+                _("{broken}: it contains the unexpected file {path!r}.").format(
+                    broken=BROKEN, path=path
+                )
+            )
         target = self.root / path
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         match entry.kind:
@@ -87,7 +104,9 @@ class BackupFileWriter:
                 target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
             )
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
-            raise InvalidRequest(f"{BROKEN}: it contains {entry.name!r} twice.") from None
+            raise InvalidRequest(
+                _("{broken}: it contains {name!r} twice.").format(broken=BROKEN, name=entry.name)
+            ) from None
         with os.fdopen(descriptor, "wb") as file:
             for block in entry.blocks:
                 file.write(block)
@@ -106,4 +125,8 @@ def _check_link(path: str, target: str) -> None:
         return
     leads_to = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     if target.startswith("/") or leads_to == ".." or leads_to.startswith("../"):
-        raise InvalidRequest(f"{BROKEN}: the link {path!r} leads out of the state directory.")
+        raise InvalidRequest(
+            _("{broken}: the link {path!r} leads out of the state directory.").format(
+                broken=BROKEN, path=path
+            )
+        )

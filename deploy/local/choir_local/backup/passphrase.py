@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.secret_file import read_secret_file
 from choir_common.wire.backup_config import BackupConfig
 from choir_local.config_values import read_config
@@ -17,14 +18,18 @@ def read_passphrase_file(path: Path) -> bytes:
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise NotFound(f"{path} cannot be read: {error.strerror}.") from error
+        raise NotFound(
+            _("{path} cannot be read: {strerror}.").format(path=path, strerror=error.strerror)
+        ) from error
     return check_passphrase(lines[0] if lines else b"")
 
 
 def check_passphrase(passphrase: bytes) -> bytes:
     """Return the passphrase. Raises InvalidRequest if it is too short to protect anything."""
     if len(passphrase) < SHORTEST:
-        raise InvalidRequest(f"The passphrase needs at least {SHORTEST} characters.")
+        raise InvalidRequest(
+            _("The passphrase needs at least {shortest} characters.").format(shortest=SHORTEST)
+        )
     return passphrase
 
 
@@ -43,8 +48,10 @@ def stored_passphrase(home: Home) -> bytes | None:
     value = secrets.get(name or DEFAULT_SECRET)
     if value is None and name is not None:
         raise NotFound(
-            f"config.json names the secret {name!r} for backups, which does not exist. Set it with "
-            f"`choirctl secret set {name}`."
+            _(
+                "config.json names the secret {name!r} for backups, which does not exist. Set it "
+                "with `choirctl secret set {name}`."
+            ).format(name=name)
         )
     return check_passphrase(value.encode()) if value is not None else None
 

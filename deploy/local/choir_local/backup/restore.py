@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound, StartupError
+from choir_common.i18n import _
 from choir_local.backup.age import AgeReader, CleartextSource, is_encrypted
 from choir_local.backup.archive import BackupEntry, read_archive
 from choir_local.backup.extraction import BackupFileWriter, outside_folder
@@ -66,12 +67,16 @@ def open_backup(source: Path, passphrase: bytes | None) -> Iterator[CleartextSou
     try:
         file: BinaryIO = source.open("rb")
     except OSError as error:
-        raise NotFound(f"{source} cannot be read: {error.strerror}.") from error
+        raise NotFound(
+            _("{source} cannot be read: {strerror}.").format(source=source, strerror=error.strerror)
+        ) from error
     with file:
         if not is_encrypted(file):
             yield file
         elif passphrase is None:
-            raise InvalidRequest(f"{source} is encrypted. Give --passphrase-file FILE.")
+            raise InvalidRequest(
+                _("{source} is encrypted. Give --passphrase-file FILE.").format(source=source)
+            )
         else:
             yield AgeReader(file, passphrase)
 
@@ -81,7 +86,7 @@ def verify_backup(source: Path, passphrase: bytes | None) -> tuple[BackupHead, B
     with open_backup(source, passphrase) as archive:
         head, manifest = read_archive(archive, _read_only)
     if f"{DUMP_PREFIX}000000" not in manifest.files:
-        raise InvalidRequest(f"{source} contains no database.")
+        raise InvalidRequest(_("{source} contains no database.").format(source=source))
     return head, manifest
 
 
@@ -111,7 +116,7 @@ async def restore_home(
     check_target(home, replace=replace)
     _check_space(source, home.root.parent)
     with _staging_directory(home.root.with_name(f".{home.root.name}.restoring")) as staging:
-        show_progress("checking and extracting the backup")
+        show_progress(_("checking and extracting the backup"))
         dump, head, manifest = await asyncio.to_thread(_extract, source, passphrase, home, staging)
         server = _use_own_database(staging / "config.json")
         if not manifest.secrets:
@@ -121,7 +126,7 @@ async def restore_home(
             chains = await load_dump(access, dump, manifest.roles, show_progress)
             await replace_database(access)
         shutil.rmtree(staging / "run")
-        show_progress("putting it in place")
+        show_progress(_("putting it in place"))
         await asyncio.to_thread(os.sync)
         previous = _put_in_place(home, staging, manifest)
     return HomeRestoration(head, manifest, chains, previous, server)
@@ -145,19 +150,19 @@ async def _restore_in_container(
     # it raises Conflict while a service uses the database
     async with open_database(settings, stopped=True) as access:
         if is_restore_unfinished(home):
-            show_progress("completing an interrupted restore")
+            show_progress(_("completing an interrupted restore"))
             await finish_restore(access)
         await require_replaceable(access, replace=replace)
         _check_space(source, home.root)
         with _staging_directory(staging_directory(home)) as staging:
-            show_progress("checking and extracting the backup")
+            show_progress(_("checking and extracting the backup"))
             dump, head, manifest = await asyncio.to_thread(
                 _extract, source, passphrase, home, staging
             )
             server = _use_own_database(staging / "config.json")
             chains = await load_dump(access, dump, manifest.roles, show_progress)
             shutil.rmtree(staging / "run")
-            show_progress("putting it in place")
+            show_progress(_("putting it in place"))
             await asyncio.to_thread(os.sync)
             mark_complete(home, manifest)
             previous = await finish_restore(access)
@@ -167,26 +172,34 @@ async def _restore_in_container(
 def check_target(home: Home, *, replace: bool) -> None:
     """Raise Conflict if a backup must not be restored into this directory."""
     if home.lock_file.exists() and is_locked(home):
-        raise Conflict(f"Choir runs in {home.root}. Stop it with `choirctl down` first.")
+        raise Conflict(
+            _("Choir runs in {root}. Stop it with `choirctl down` first.").format(root=home.root)
+        )
     if home.root.exists() and any(home.root.iterdir()) and not replace:
         raise Conflict(
-            f"{home.root} is not empty. Restore into another state directory (--home), or give "
-            "--replace: the present one is then kept under another name."
+            _(
+                "{root} is not empty. Restore into another state directory (--home), or give "
+                "--replace: the present one is then kept under another name."
+            ).format(root=home.root)
         )
     if os.path.ismount(home.root):
         raise Conflict(
-            f"{home.root} is a mount point, which cannot be replaced. Give another --home."
+            _("{root} is a mount point, which cannot be replaced. Give another --home.").format(
+                root=home.root
+            )
         )
 
 
 def _check_space(source: Path, place: Path) -> None:
     if not source.is_file():
-        raise NotFound(f"There is no file {source}.")
+        raise NotFound(_("There is no file {source}.").format(source=source))
     place.mkdir(parents=True, exist_ok=True)
     needed, free = source.stat().st_size * SPACE_FACTOR, shutil.disk_usage(place).free
     if free < needed:
         raise StartupError(
-            f"{place} has {free / 1e6:,.0f} MB free; this restore needs {needed / 1e6:,.0f} MB."
+            _("{place} has {free:,.0f} MB free; this restore needs {needed:,.0f} MB.").format(
+                place=place, free=free / 1000000.0, needed=needed / 1000000.0
+            )
         )
 
 
@@ -197,11 +210,15 @@ def _staging_directory(staging: Path) -> Iterator[Path]:
     descriptor = os.open(staging, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
-            raise Conflict(f"{staging} belongs to another user. Remove it.")
+            raise Conflict(
+                _("{staging} belongs to another user. Remove it.").format(staging=staging)
+            )
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Conflict(f"Another restore works in {staging}.") from None
+            raise Conflict(
+                _("Another restore works in {staging}.").format(staging=staging)
+            ) from None
         # what a killed restore left
         for path in staging.iterdir():
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -224,7 +241,7 @@ def _extract(
     with open_backup(source, passphrase) as archive:
         head, manifest = read_archive(archive, extraction.take)
     if not dump.exists():
-        raise InvalidRequest(f"{source} contains no database.")
+        raise InvalidRequest(_("{source} contains no database.").format(source=source))
     extraction.create_links()
     _rewrite_paths(staging / "config.json", head, home.root, extraction.outside)
     return dump, head, manifest

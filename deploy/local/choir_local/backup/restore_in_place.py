@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 from choir_local.backup.manifest import BackupManifest
 from choir_local.backup.sources import BACKUPS, SECRETS, UPGRADES
 from choir_local.database.connection import MAINTENANCE, DatabaseAccess
@@ -43,8 +44,11 @@ async def require_replaceable(access: DatabaseAccess, *, replace: bool) -> None:
     async with access.database() as database:
         if not replace and not await DatabaseStore(database).is_empty():
             raise Conflict(
-                f"The database of {access.home.root} contains sessions or memories. Give --replace: the "
-                "files are then kept in a directory of their own, and the database until the next restore."
+                _(
+                    "The database of {root} contains sessions or memories. Give --replace: the files "
+                    "are then kept in a directory of their own, and the database until the next "
+                    "restore."
+                ).format(root=access.home.root)
             )
 
 

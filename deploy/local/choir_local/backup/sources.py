@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from choir_common.i18n import _
 from choir_local.backup.archive import MAX_NAME, BackupWriter
 from choir_local.backup.manifest import HOME_PREFIX, OUTSIDE_PREFIX, SHOWN_SKIPPED
 from choir_local.config_values import read_config
@@ -111,7 +112,7 @@ class HomeFiles:
             elif stat.S_ISREG(status.st_mode):
                 return self._add_file(path, name, descriptor)
             elif not stat.S_ISDIR(status.st_mode):
-                self._skip(path, "not a file")
+                self._skip(path, _("not a file"))
         except FileNotFoundError:
             pass  # deleted meanwhile
         except OSError as error:
@@ -129,7 +130,7 @@ class HomeFiles:
             if not stat.S_ISREG(status.st_mode):
                 return 0
             if status.st_size - status.st_blocks * DISK_BLOCK > SPARSE_BYTES:
-                self._skip(path, "sparse file")
+                self._skip(path, _("sparse file"))
                 return 0
             self.writer.add_file(path, file)
             return status.st_size
@@ -138,10 +139,10 @@ class HomeFiles:
         try:
             encoded = path.encode()
         except UnicodeEncodeError:
-            self._skip(ascii(path), "its name is not UTF-8")
+            self._skip(ascii(path), _("its name is not UTF-8"))
             return False
         if len(encoded) > MAX_NAME:
-            self._skip(path[:200], "its path is too long")
+            self._skip(path[:200], _("its path is too long"))
             return False
         return True
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -87,34 +88,50 @@ def unpack(source: Path, directory: Path) -> Manifest:
             manifest = _read_manifest(tar, source)
             for name in manifest.parts:
                 if name not in PARTS:
-                    raise InvalidRequest(f"{source} contains the unexpected file {name!r}.")
+                    raise InvalidRequest(
+                        _("{source} contains the unexpected file {name!r}.").format(
+                            source=source, name=name
+                        )
+                    )
                 _extract(tar, name, directory / name)
     except (tarfile.TarError, KeyError, EOFError) as error:
-        raise InvalidRequest(f"{source} is not a complete Choir backup: {error}.") from error
+        raise InvalidRequest(
+            _("{source} is not a complete Choir backup: {error}.").format(
+                source=source, error=error
+            )
+        ) from error
     for name, part in manifest.parts.items():
         if describe(directory / name) != part:
-            raise InvalidRequest(f"{source} is damaged: the checksum of {name} does not match.")
+            raise InvalidRequest(
+                _("{source} is damaged: the checksum of {name} does not match.").format(
+                    source=source, name=name
+                )
+            )
     if DUMP not in manifest.parts:
-        raise InvalidRequest(f"{source} contains no database.")
+        raise InvalidRequest(_("{source} contains no database.").format(source=source))
     return manifest
 
 
 def _read_manifest(tar: tarfile.TarFile, source: Path) -> Manifest:
     member = tar.next()
     if member is None or member.name != MANIFEST or member.size > MANIFEST_MOST:
-        raise InvalidRequest(f"{source} is not a Choir backup.")
+        raise InvalidRequest(_("{source} is not a Choir backup.").format(source=source))
     file = tar.extractfile(member)
     text = file.read() if file else b""
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError:
         raise InvalidRequest(
-            f"{source} has a manifest that this version of Choir cannot read."
+            _("{source} has a manifest that this version of Choir cannot read.").format(
+                source=source
+            )
         ) from None
     if manifest.format > FORMAT:
         raise InvalidRequest(
-            f"{source} was made by Choir {manifest.choir} in a newer format. Restore it with that "
-            "version."
+            _(
+                "{source} was made by Choir {choir} in a newer format. Restore it with that "
+                "version."
+            ).format(source=source, choir=manifest.choir)
         )
     return manifest
 

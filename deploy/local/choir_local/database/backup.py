@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from choir_common.errors import Conflict, NotFound
+from choir_common.i18n import _
 from choir_local.database.archive import (
     AUDIT_KEYS,
     CONFIG,
@@ -58,16 +59,18 @@ async def create_backup(
         directory = Path(name)
         async with open_database(settings) as access:
             manifest = await _collect(access, directory, version, with_secrets, show_progress)
-        show_progress("writing the file")
+        show_progress(_("writing the file"))
         await asyncio.to_thread(pack, manifest, directory, target)
     return manifest
 
 
 def _check_target(target: Path) -> None:
     if target.exists():
-        raise Conflict(f"{target} exists. Choose another name, or remove it.")
+        raise Conflict(
+            _("{target} exists. Choose another name, or remove it.").format(target=target)
+        )
     if not target.parent.is_dir():
-        raise NotFound(f"There is no directory {target.parent}.")
+        raise NotFound(_("There is no directory {parent}.").format(parent=target.parent))
 
 
 async def _collect(
@@ -85,7 +88,9 @@ async def _collect(
             access,
             "pg_dump",
             *("--format=custom", "--file", str(dump), DATABASE),
-            inspect_progress=lambda: show_progress(f"reading the database: {_size(dump)}"),
+            inspect_progress=lambda: show_progress(
+                _("reading the database: {size}").format(size=_size(dump))
+            ),
         )
         # after the dump: an extra role does no harm, a missing one would
         roles = await store.roles()

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from choir_common.errors import Conflict, NotFound, StartupError
+from choir_common.i18n import _
 from choir_common.postgres.configured import read_postgres_address
 from choir_common.postgres.pool import Database
 from choir_common.secret_file import read_secret_file
@@ -93,7 +94,9 @@ async def open_database(
     if home.lock_file.exists() and is_locked(home):
         if stopped:
             raise Conflict(
-                f"Choir runs in {home.root}. Stop it first with `choirctl down`; nothing was changed."
+                _(
+                    "Choir runs in {root}. Stop it first with `choirctl down`; nothing was changed."
+                ).format(root=home.root)
             )
         yield _reached(home, settings)
         return
@@ -157,13 +160,17 @@ def require_embedded_database(settings: LocalSettings) -> None:
     server = configured_server(home)
     if server is not None:
         raise NotFound(
-            f"{home.config_file} names the Postgres at {server.host}, and this command works on Choir's own "
-            "only. `choirctl backup create` backs up either."
+            _(
+                "{config_file} names the Postgres at {host}, and this command works on Choir's own "
+                "only. `choirctl backup create` backs up either."
+            ).format(config_file=home.config_file, host=server.host)
         )
     if not settings.postgres_dsn and read_major_version(home.data / "postgres") is None:
         raise NotFound(
-            f"There is no embedded database in {home.root}. If Choir runs in containers, run the "
-            "command there: `docker compose exec control choirctl db …`."
+            _(
+                "There is no embedded database in {root}. If Choir runs in containers, run the "
+                "command there: `docker compose exec control choirctl db …`."
+            ).format(root=home.root)
         )
 
 
@@ -194,8 +201,10 @@ async def _refuse_if_used(access: DatabaseAccess) -> None:
         )
     if used:
         raise Conflict(
-            f"{used} connections use the database. Stop their services first: `docker compose stop "
-            "control memory backups`; nothing was changed."
+            _(
+                "{used} connections use the database. Stop their services first: `docker compose "
+                "stop control memory backups`; nothing was changed."
+            ).format(used=used)
         )
 
 
@@ -274,14 +283,16 @@ async def program_output(
 def _check_exit(name: str, code: int, stderr: bytes) -> None:
     if code:
         message = " ".join(stderr.decode(errors="replace").splitlines()[:SAID_LINES])
-        raise StartupError(f"{name} failed: {message}")
+        raise StartupError(_("{name} failed: {message}").format(name=name, message=message))
 
 
 def _find(access: DatabaseAccess, name: str) -> str:
     program = Path(access.binaries.program(name))
     if not program.is_file():
         raise StartupError(
-            f"There is no {name} beside the Postgres in use ({access.binaries.directory}). Set "
-            "CHOIR_PG_BIN to a complete installation."
+            _(
+                "There is no {name} beside the Postgres in use ({directory}). Set CHOIR_PG_BIN "
+                "to a complete installation."
+            ).format(name=name, directory=access.binaries.directory)
         )
     return str(program)

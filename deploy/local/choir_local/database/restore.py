@@ -14,6 +14,7 @@ from pathlib import Path
 
 from choir_common.errors import Conflict, NotFound, StartupError
 from choir_common.eventlog.key_file import restore_keys
+from choir_common.i18n import _
 from choir_common.stack_secrets import OPERATOR_TOKEN, RESERVED_SECRETS
 from choir_local.database.archive import AUDIT_KEYS, CONFIG, DUMP, SECRETS, Manifest, unpack
 from choir_local.database.backup import ShowProgress
@@ -53,12 +54,12 @@ async def restore(
     without `force` or a stack runs there, and StartupError when the data cannot be read.
     """
     if not await asyncio.to_thread(source.is_file):
-        raise NotFound(f"There is no file {source}.")
+        raise NotFound(_("There is no file {source}.").format(source=source))
     home = Home(settings.home.expanduser().absolute())
     home.make()
     with tempfile.TemporaryDirectory(prefix="restore-", dir=home.data) as name:
         directory = Path(name)
-        show_progress("checking the file")
+        show_progress(_("checking the file"))
         manifest = await asyncio.to_thread(unpack, source, directory)
         async with open_database(settings, stopped=True) as access:
             if not force:
@@ -76,15 +77,19 @@ async def _reject_replacement(access: DatabaseAccess, directory: Path) -> None:
     async with access.database() as database:
         if not await DatabaseStore(database).is_empty():
             raise Conflict(
-                f"The database in {access.home.root} contains sessions or memories. Restore into "
-                "another state directory (--home), or replace them with --yes."
+                _(
+                    "The database in {root} contains sessions or memories. Restore into another "
+                    "state directory (--home), or replace them with --yes."
+                ).format(root=access.home.root)
             )
     config = access.home.config_file
     incoming = directory / CONFIG
     if config.exists() and incoming.exists() and config.read_bytes() != incoming.read_bytes():
         raise Conflict(
-            f"{config} differs from the one in the backup. With --yes it is replaced, and a copy "
-            "is saved under another name."
+            _(
+                "{config} differs from the one in the backup. With --yes it is replaced, and a "
+                "copy is saved under another name."
+            ).format(config=config)
         )
 
 
@@ -106,19 +111,26 @@ async def load_dump(
         *("--exit-on-error", "--no-owner"),
         *("--dbname", f"dbname={NEW_DATABASE} options='{ASYNC_COMMIT}'"),
         str(dump),
-        inspect_progress=lambda: show_progress("restoring the database"),
+        inspect_progress=lambda: show_progress(_("restoring the database")),
     )
     async with access.database(NEW_DATABASE) as new_database:
-        show_progress("migrating the schemas")
+        show_progress(_("migrating the schemas"))
         await migrate_all(new_database)
-        show_progress("verifying the logs")
+        show_progress(_("verifying the logs"))
         chains = await DatabaseStore(new_database).verify_logs()
     broken = [chain for chain in chains if chain.reason]
     if broken:
         first = broken[0]
         raise StartupError(
-            f"Verification of the log of session {first.session_id} failed: {first.reason}. "
-            f"({len(broken)} of {len(chains)} sessions.) Nothing was replaced."
+            _(
+                "Verification of the log of session {session_id} failed: {reason}. ({count} of "
+                "{count2} sessions.) Nothing was replaced."
+            ).format(
+                session_id=first.session_id,
+                reason=first.reason,
+                count=len(broken),
+                count2=len(chains),
+            )
         )
     return chains
 

@@ -13,6 +13,7 @@ from typing import Protocol, assert_never
 
 from choir_common.errors import Conflict, InvalidRequest, StartupError
 from choir_common.extras import installed_version
+from choir_common.i18n import _
 from choir_local.exchange import exchange
 from choir_local.upgrade.programs import CommandRunner, run_command
 from choir_local.upgrade.record import UpgradeRecord, UpgradeVersions
@@ -49,15 +50,19 @@ class Checkout:
     async def prepare(self, record: UpgradeRecord) -> UpgradeVersions:
         """Fetch the new commit. Refuses local changes, and a commit that is older."""
         if await self._git("status", "--porcelain", "--untracked-files=no"):
-            raise Conflict(f"{self.root} has local changes. Commit or stash them first.")
+            raise Conflict(
+                _("{root} has local changes. Commit or stash them first.").format(root=self.root)
+            )
         old = await self._git("rev-parse", "HEAD")
         if await self._git("remote"):
             await self._git("fetch", "--tags")
         new = await self._git("rev-parse", "--verify", "--end-of-options", f"{self.ref}^{{commit}}")
         if new != old and await self._git("merge-base", old, new) == new:
             raise Conflict(
-                f"{self.ref} ({new[:12]}) is older than what is installed ({old[:12]}). A database cannot go "
-                "back: restore a backup from that version, see docs/upgrade.md."
+                _(
+                    "{ref} ({new}) is older than what is installed ({old}). A database cannot go "
+                    "back: restore a backup from that version, see docs/upgrade.md."
+                ).format(ref=self.ref, new=new[:12], old=old[:12])
             )
         return record.code.model_copy(update={"old": old, "new": new})
 
@@ -115,8 +120,10 @@ class WheelInstallation:
         old, new = installed_version(), str(json.loads(report)["version"])
         if _numbers(new) < _numbers(old):
             raise Conflict(
-                f"{self.source} has Choir {new}, which is older than {old}. A database cannot go back: "
-                "restore a backup from that version, see docs/upgrade.md."
+                _(
+                    "{source} has Choir {new}, which is older than {old}. A database cannot go back: "
+                    "restore a backup from that version, see docs/upgrade.md."
+                ).format(source=self.source, new=new, old=old)
             )
         self._relocate()
         (self.other / MARK).write_text(record.id)
@@ -180,19 +187,23 @@ def code_source(code: UpgradeVersions) -> CodeSource:
             root = find_checkout()
             if root is None:
                 raise InvalidRequest(
-                    "Choir is not installed from a git checkout here. Give --from."
+                    _("Choir is not installed from a git checkout here. Give --from.")
                 )
             return Checkout(root, code.source)
         case "wheels":
             if sys.prefix == sys.base_prefix:
-                raise InvalidRequest("Choir is not installed in a virtual environment of its own.")
+                raise InvalidRequest(
+                    _("Choir is not installed in a virtual environment of its own.")
+                )
             return WheelInstallation(Path(sys.prefix), code.source)
         case "installed":
             return InstalledVersion()
         case "compose":
             raise InvalidRequest(
-                f"An upgrade of the containers in {code.directory} is unfinished. Continue it: `choirctl "
-                f"upgrade --compose {code.directory}`."
+                _(
+                    "An upgrade of the containers in {directory} is unfinished. Continue it: "
+                    "`choirctl upgrade --compose {directory}`."
+                ).format(directory=code.directory)
             )
         case _:
             assert_never(code.kind)
@@ -207,7 +218,7 @@ def find_checkout() -> Path | None:
 def _numbers(version: str) -> tuple[int, ...]:
     digits = [part for part in version.split("+")[0].split(".") if part.isdigit()]
     if not digits:
-        raise StartupError(f"{version!r} is not a version.")
+        raise StartupError(_("{version!r} is not a version.").format(version=version))
     return tuple(map(int, digits))
 
 

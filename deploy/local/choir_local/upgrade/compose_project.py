@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from choir_common.errors import Conflict, InvalidRequest, StartupError
+from choir_common.i18n import _
 from choir_local.home import Home
 from choir_local.postgres_cluster import DATABASE, SUPERUSER
 from choir_local.upgrade.programs import CommandRunner
@@ -67,18 +68,24 @@ class ComposeProject:
         config = ComposeConfig.model_validate_json(await self.compose("config", "--format=json"))
         control = config.services.get(CONTROL_SERVICE)
         if control is None:
-            raise InvalidRequest(f"{self.directory} has no compose file of Choir.")
+            raise InvalidRequest(
+                _("{directory} has no compose file of Choir.").format(directory=self.directory)
+            )
         home = control.environment.get("CHOIR_HOME")
         if home != str(self._home.root):
             raise Conflict(
-                f"The containers of {self.directory} use the state directory {home}, not "
-                f"{self._home.root}. Give --home {home}."
+                _(
+                    "The containers of {directory} use the state directory {home}, not {root}. Give "
+                    "--home {home}."
+                ).format(directory=self.directory, home=home, root=self._home.root)
             )
         if not config.own_images:
             raise InvalidRequest(
-                "This project starts published images, which are upgraded by hand: `docker compose exec "
-                "control choirctl backup create`, set CHOIR_VERSION in .env, `docker compose pull`, `docker "
-                "compose up --wait`. See docs/upgrade.md."
+                _(
+                    "This project starts published images, which are upgraded by hand: `docker compose exec "
+                    "control choirctl backup create`, set CHOIR_VERSION in .env, `docker compose pull`, "
+                    "`docker compose up --wait`. See docs/upgrade.md."
+                )
             )
         return config
 
@@ -159,7 +166,9 @@ class ComposeProject:
             words = ("--no-color", "--no-log-prefix", "--tail=3", CONTROL_SERVICE)
             logs = await self.compose("logs", *words)
             raise StartupError(
-                f"The containers did not become healthy. The last output of control: {logs or 'none'}"
+                _(
+                    "The containers did not become healthy. The last output of control: {logs}"
+                ).format(logs=logs or _("none"))
             ) from error
 
     async def choirctl(self, config: ComposeConfig, *words: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import assert_never
 
 from choir_common.errors import Conflict, StartupError
+from choir_common.i18n import _
 from choir_local.backup.create import unsupported_server
 from choir_local.backup.passphrase import stored_passphrase
 from choir_local.backup.sources import BACKUPS
@@ -116,8 +117,10 @@ class ComposeSteps:
         free = min(free, shutil.disk_usage(self._home.root).free)
         if free < needed:
             raise StartupError(
-                f"The upgrade needs {needed / 1e6:,.0f} MB for a backup and a copy of the database; "
-                f"{free / 1e6:,.0f} MB are free in {self._home.root} and in the volume of Postgres."
+                _(
+                    "The upgrade needs {needed:,.0f} MB for a backup and a copy of the database; "
+                    "{free:,.0f} MB are free in {root} and in the volume of Postgres."
+                ).format(needed=needed / 1000000.0, free=free / 1000000.0, root=self._home.root)
             )
 
     async def _extract(self, commit: str) -> None:
@@ -181,7 +184,9 @@ class ComposeSteps:
         changed = sorted(before ^ after)
         if changed:
             session = changed[0].partition("|")[0]
-            raise StartupError(f"The migration changed the log of session {session}.")
+            raise StartupError(
+                _("The migration changed the log of session {session}.").format(session=session)
+            )
 
     async def _heads(self, name: str) -> set[str]:
         if await self._project.sql(HAS_LOG, database=name) != "t":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_local import child_start
 
 SHOWN = 1500  # characters of a program's output in an error
@@ -54,19 +55,29 @@ async def run_command(
             stderr=PIPE,
         )
     except OSError as error:
-        raise StartupError(f"{command[0]} cannot be run: {error.strerror}.") from error
+        raise StartupError(
+            _("{command} cannot be run: {strerror}.").format(
+                command=command[0], strerror=error.strerror
+            )
+        ) from error
     try:
         async with asyncio.timeout(within.total_seconds()):
             stdout, stderr = await process.communicate()
     except TimeoutError:
-        raise StartupError(f"{name} took longer than {within} and was stopped.") from None
+        raise StartupError(
+            _("{name} took longer than {within} and was stopped.").format(name=name, within=within)
+        ) from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
         output = (stderr or stdout).decode(errors="replace").strip()[-SHOWN:]
-        raise StartupError(f"{' '.join(map(str, command[:3]))} failed: {output}")
+        raise StartupError(
+            _("{names} failed: {output}").format(
+                names=" ".join(map(str, command[:3])), output=output
+            )
+        )
     return stdout.decode(errors="replace").strip()
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_common.errors import Conflict, StartupError
+from choir_common.i18n import _
 from choir_local.backup.sources import UPGRADES
 from choir_local.home import Home, write_private
 
@@ -77,8 +78,10 @@ class UpgradeRecordFile:
             return None
         except (OSError, ValidationError) as error:
             raise StartupError(
-                f"{self._path} cannot be read, so it is unknown whether an upgrade is unfinished. See "
-                "docs/upgrade.md."
+                _(
+                    "{path} cannot be read, so it is unknown whether an upgrade is unfinished. See "
+                    "docs/upgrade.md."
+                ).format(path=self._path)
             ) from error
 
     def write(self, record: UpgradeRecord) -> None:
@@ -96,7 +99,7 @@ class UpgradeRecordFile:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Conflict(
-                    "An upgrade of this state directory is at work. Wait for it."
+                    _("An upgrade of this state directory is at work. Wait for it.")
                 ) from None
             yield
         finally:

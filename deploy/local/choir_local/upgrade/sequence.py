@@ -7,6 +7,7 @@ Until `switch` nothing has changed. From there on a failure undoes everything.
 from typing import Protocol, get_args
 
 from choir_common.errors import ChoirError, StartupError
+from choir_common.i18n import _
 from choir_local.upgrade.record import (
     BackStep,
     ForwardStep,
@@ -70,13 +71,13 @@ class UpgradeSequence:
             return record
         if record.step in HARMLESS:
             record = record.model_copy(
-                update={"outcome": "abandoned", "error": "It was interrupted."}
+                update={"outcome": "abandoned", "error": _("It was interrupted.")}
             )
             return self._end(record)
         record = record.model_copy(update={"attempts": record.attempts + 1})
         if record.attempts > MAX_ATTEMPTS and record.step in FORWARD and record.step != "finish":
             return await self._undo(
-                record.model_copy(update={"error": "It was killed repeatedly."})
+                record.model_copy(update={"error": _("It was killed repeatedly.")})
             )
         return await self.run(record)
 
@@ -102,9 +103,11 @@ class UpgradeSequence:
                 record = await self._do(step, record)
             except (ChoirError, OSError) as error:
                 raise StartupError(
-                    f"The upgrade failed: {record.error} Undoing it failed, too, in the step {step}: {error} "
-                    "Run `choirctl upgrade` again to continue; the backup from before is "
-                    f"{record.backup}."
+                    _(
+                        "The upgrade failed: {error} Undoing it failed, too, in the step {step}: "
+                        "{error2} Run `choirctl upgrade` again to continue; the backup from before is "
+                        "{backup}."
+                    ).format(error=record.error, step=step, error2=error, backup=record.backup)
                 ) from error
         return self._end(record.model_copy(update={"outcome": "rolled-back"}))
 

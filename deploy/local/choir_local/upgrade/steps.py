@@ -9,6 +9,7 @@ from typing import assert_never
 
 from choir_common.errors import StartupError
 from choir_common.extras import installed_version
+from choir_common.i18n import _
 from choir_local.backup.create import BackupRequest, create_home_backup
 from choir_local.backup.passphrase import backup_directory, stored_passphrase
 from choir_local.backup.sources import BackupScope
@@ -144,8 +145,10 @@ def check_space(home: Home) -> None:
     free = shutil.disk_usage(home.root).free
     if free < needed:
         raise StartupError(
-            f"{home.root} has {free / 1e6:,.0f} MB free; the upgrade needs {needed / 1e6:,.0f} MB for a "
-            "backup and a copy of the database."
+            _(
+                "{root} has {free:,.0f} MB free; the upgrade needs {needed:,.0f} MB for a backup "
+                "and a copy of the database."
+            ).format(root=home.root, free=free / 1000000.0, needed=needed / 1000000.0)
         )
 
 

@@ -4,6 +4,7 @@ from choir_client import operations
 from choir_client._async.connection import AsyncConnection
 from choir_common.approvals import request_digest
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 from choir_common.wire.operator import ApprovalView, Decision
 
 ApprovalList = list[ApprovalView]
@@ -34,8 +35,10 @@ class AsyncApprovals:
         if view.digest in ("", request_digest(view.request_type, view.payload, view.basis)):
             return view
         raise Conflict(
-            f"{view.approval_id} does not match its digest: it was changed after the request. Reject "
-            "it in a conversation, or let it expire."
+            _(
+                "{approval_id} does not match its digest: it was changed after the request. "
+                "Reject it in a conversation, or let it expire."
+            ).format(approval_id=view.approval_id)
         )
 
     async def approve(self, request: ApprovalView, decision: Decision = _ONCE) -> ApprovalView:

@@ -27,7 +27,8 @@ from choir_client.operation import (
 )
 from choir_common.errors import ChoirError
 from choir_common.http.client import await_unless_hung, make_client
-from choir_common.http.response_parser import EventStreamReader, ServerSentEvent
+from choir_common.http.response_parser import LANGUAGE_HEADER, EventStreamReader, ServerSentEvent
+from choir_common.i18n import ENGLISH, READER_LANGUAGE
 from choir_common.target import Target
 
 CONNECT_TIMEOUT_S = 5.0
@@ -43,6 +44,8 @@ class AsyncConnection:
         place.check_address()
         token = place.token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if (language := READER_LANGUAGE.get()) != ENGLISH:
+            headers[LANGUAGE_HEADER] = language
         self.target = place
         self._http = make_client(place.endpoint, headers=headers, ca_pem=place.ca_certificates())
 

@@ -10,6 +10,7 @@ from choir_client._async.connection import SILENCE_S, AsyncConnection
 from choir_client.failures import parse_json
 from choir_client.operations import PAGE_SIZE, RECONNECT_S
 from choir_common.errors import DeadlineExceeded, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.events import Event
 from choir_common.wire.operator import EventPage, LogVerification, SessionView
 
@@ -85,7 +86,11 @@ class AsyncSessions:
                         elif item.event == "end":
                             return
                         else:
-                            event = parse_json(item.data, Event, f"The stream of {session_id}")
+                            event = parse_json(
+                                item.data,
+                                Event,
+                                _("The stream of {session_id}").format(session_id=session_id),
+                            )
                             after = event.rev
                             yield event
             except (Unavailable, DeadlineExceeded):
@@ -101,8 +106,12 @@ class AsyncSessions:
         return await self._connection.call(operations.VERIFY_SESSION, {"session_id": session_id})
 
     def _lost(self, session_id: str, after: int) -> str:
-        return (
-            f"The connection to {self._connection.target.display_address} was lost at revision {after} of "
-            f"{session_id}. Continue later with `choirctl session events {session_id} --follow "
-            f"--after {after}`."
+        return _(
+            "The connection to {display_address} was lost at revision {after} of "
+            "{session_id}. Continue later with `choirctl session events {session_id} "
+            "--follow --after {after}`."
+        ).format(
+            display_address=self._connection.target.display_address,
+            after=after,
+            session_id=session_id,
         )

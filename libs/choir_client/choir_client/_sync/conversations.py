@@ -24,6 +24,7 @@ from choir_client.operation import Operation, ResponseT
 from choir_client.operations import RECONNECT_S
 from choir_common.backoff import Backoff
 from choir_common.errors import DeadlineExceeded, RateLimited, Unavailable
+from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.console import ConsoleMessageRequest, ConsolePressRequest
@@ -193,7 +194,9 @@ class Conversation:
             except DeadlineExceeded as error:
                 # report a hanging service at once: a retry would take the whole timeout again
                 raise DeadlineExceeded(
-                    f"{error.message} Whether this was accepted is not known."
+                    _("{message} Whether this was accepted is not known.").format(
+                        message=error.message
+                    )
                 ) from error
             time.sleep(pause_s)
 
@@ -274,7 +277,7 @@ class ConversationStream:
 
 
 def _no_answer(dm: str, timeout_s: float) -> str:
-    return (
-        f"There was no answer in {dm} within {timeout_s:g} s. The message is stored, and the agent may still "
-        "answer; wait again, or read the conversation."
-    )
+    return _(
+        "There was no answer in {dm} within {timeout_s:g} s. The message is stored, and "
+        "the agent may still answer; wait again, or read the conversation."
+    ).format(dm=dm, timeout_s=timeout_s)

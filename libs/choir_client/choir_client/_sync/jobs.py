@@ -9,6 +9,7 @@ from choir_client._sync.connection import SILENCE_S, Connection
 from choir_client._sync.sessions import Sessions
 from choir_client.job_events import Job, job_result, list_jobs
 from choir_common.errors import DeadlineExceeded, NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.core_jobs import JobOptions, NewJob
 from choir_common.wire.events import CoreStopped
 from choir_common.wire.operator import CancelWork, InjectText, SignalQueued
@@ -39,7 +40,11 @@ class Jobs:
         for job in self.list(agent_id):
             if job.name == name:
                 return job
-        raise NotFound(f"Agent {agent_id} has no open core job {name!r}.")
+        raise NotFound(
+            _("Agent {agent_id} has no open core job {name!r}.").format(
+                agent_id=agent_id, name=name
+            )
+        )
 
     def start(
         self,
@@ -83,12 +88,16 @@ class Jobs:
                     return result
                 if time.monotonic() > deadline:
                     raise DeadlineExceeded(
-                        f"The core job {job.name} of {job.agent_id} has not ended within {timeout_s:g} s. "
-                        "It goes on; wait again, or cancel it."
+                        _(
+                            "The core job {name} of {agent_id} has not ended within {timeout_s:g} s. It goes "
+                            "on; wait again, or cancel it."
+                        ).format(name=job.name, agent_id=job.agent_id, timeout_s=timeout_s)
                     )
         raise Unavailable(
-            f"The session {job.session_id} of {job.agent_id} ended before its core job {job.name}, which "
-            "goes on when the agent starts again."
+            _(
+                "The session {session_id} of {agent_id} ended before its core job {name}, which "
+                "goes on when the agent starts again."
+            ).format(session_id=job.session_id, agent_id=job.agent_id, name=job.name)
         )
 
     def inject(self, agent_id: str, text: str, dm: str | None = None) -> SignalQueued:

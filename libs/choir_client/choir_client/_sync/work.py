@@ -8,6 +8,7 @@ from choir_client import operations
 from choir_client._sync.connection import Connection
 from choir_client.failures import parse_json
 from choir_common.errors import DeadlineExceeded, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.money import CostGroup, CostReport
 from choir_common.wire.operations import OperationEvent, OperationView
 
@@ -46,7 +47,9 @@ class Operations:
                 return operation
             if time.monotonic() > deadline:
                 raise DeadlineExceeded(
-                    f"The operation {operation_id} has not ended within {timeout_s:g} s. It goes on."
+                    _(
+                        "The operation {operation_id} has not ended within {timeout_s:g} s. It goes on."
+                    ).format(operation_id=operation_id, timeout_s=timeout_s)
                 )
             time.sleep(_POLL_S)
 
@@ -56,7 +59,7 @@ class Operations:
         Raises Unavailable if control cannot be reached again, or if the stream breaks 10 times.
         """
         last_seq = 0
-        for _ in range(_MAX_RECONNECTS):
+        for _attempt in range(_MAX_RECONNECTS):
             try:
                 stream = self._connection.events(
                     operations.FOLLOW_OPERATION,
@@ -71,7 +74,9 @@ class Operations:
                         if item.event == "end":
                             return
                         event = parse_json(
-                            item.data, OperationEvent, f"The stream of {operation_id}"
+                            item.data,
+                            OperationEvent,
+                            _("The stream of {operation_id}").format(operation_id=operation_id),
                         )
                         last_seq = event.seq
                         yield event
@@ -81,8 +86,12 @@ class Operations:
             if (self.get(operation_id)).status != "running":
                 return
         raise Unavailable(
-            f"{self._connection.target.display_address} does not report the progress of "
-            f"{operation_id}. Try again: `choirctl operation show {operation_id}`."
+            _(
+                "{display_address} does not report the progress of {operation_id}. Try again: "
+                "`choirctl operation show {operation_id}`."
+            ).format(
+                display_address=self._connection.target.display_address, operation_id=operation_id
+            )
         )
 
 

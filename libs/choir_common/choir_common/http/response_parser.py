@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from choir_common.errors import ChoirError, ErrorEnvelope, from_envelope
 
 CONTENT_TYPE = "application/problem+json"
+LANGUAGE_HEADER = "X-Choir-Language"
+"""Names the language of the `detail` of a problem, as a tag; browsers do not send it by themselves."""
 MAX_LINE_BYTES = 1_000_000
 
 

@@ -10,7 +10,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 
 from choir_common.errors import ChoirError, RequestTimeout
-from choir_common.http.response_parser import CONTENT_TYPE, Problem, ServerSentEvent
+from choir_common.http.response_parser import (
+    CONTENT_TYPE,
+    LANGUAGE_HEADER,
+    Problem,
+    ServerSentEvent,
+)
+from choir_common.i18n import ENGLISH, choose_language, translate
 
 KEEPALIVE = b": keepalive\n\n"
 KEEPALIVE_S = 15.0
@@ -19,13 +25,13 @@ EVENT_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 """Headers that forbid caching and buffering of an event stream."""
 
 
-def problem_response(error: ChoirError) -> JSONResponse:
-    """Return the response that describes `error`."""
+def problem_response(error: ChoirError, language: str = ENGLISH) -> JSONResponse:
+    """Return the response that describes `error`, its `detail` in a language if it is a message."""
     problem = Problem(
         type=f"urn:choir:error:{error.code}",
         title=error.code.replace("_", " "),
         status=error.status,
-        detail=error.message,
+        detail=translate(error.message, language),
         code=error.code,
     )
     headers = {}
@@ -39,9 +45,10 @@ def problem_response(error: ChoirError) -> JSONResponse:
     )
 
 
-async def render_choir_error(_: Request, error: Exception) -> JSONResponse:
+async def render_choir_error(request: Request, error: Exception) -> JSONResponse:
     """Render a ChoirError that a route raised (FastAPI exception handler)."""
-    return problem_response(error if isinstance(error, ChoirError) else ChoirError())
+    language = choose_language(request.headers.get(LANGUAGE_HEADER, ""))
+    return problem_response(error if isinstance(error, ChoirError) else ChoirError(), language)
 
 
 def render_event(event: ServerSentEvent) -> bytes:

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from choir_common.i18n import MAX_TAG
+from choir_common.i18n import ENGLISH, MAX_TAG
 from choir_common.wire.attachments import MAX_FILES, Attachment, Button
 from choir_common.wire.channel_config import GroupAnswers, MailboxConfig, SignalConfig
 from choir_common.wire.channel_types import (
@@ -111,6 +111,8 @@ class OutboundMessage(WireModel):
     text: str
     answers: str | None
     at: AwareTime
+    language: str = ENGLISH
+    """One of `i18n.LANGUAGES`: that of the words which a channel adds."""
     maybe_repeated: bool = False
     """The outcome of an earlier delivery is unknown; a channel without deduplication must mark the
     message."""
@@ -242,6 +244,8 @@ class DmBinding(WireModel):
     topic: str = ""
     """Of a group: the only topic, or empty for all that no other DM names."""
     answers: GroupAnswers = "addressed"
+    language: str = ENGLISH
+    """One of `i18n.LANGUAGES`: that of the gateway's own words here."""
 
     @property
     def address(self) -> str:

@@ -26,6 +26,7 @@ from choir_common.egress.dialer import Dialer
 from choir_common.errors import ChoirError, Conflict, Forbidden, InvalidRequest, Unavailable
 from choir_common.escape_text import escape_hidden
 from choir_common.http.guarded_transport import GuardedTransport
+from choir_common.i18n import _
 from choir_common.mcp_login import (
     DEFAULT_LIFETIME_S,
     McpLogin,
@@ -136,13 +137,17 @@ async def _provoke(url: str, provider: OAuthClientProvider, transport: GuardedTr
     except ChoirError:
         raise
     except OAuthFlowError as error:
-        raise Forbidden(f"The login failed: {_text(error)}") from error
+        raise Forbidden(_("The login failed: {text}").format(text=_text(error))) from error
     except httpx2.HTTPError as error:
-        raise Unavailable(f"The login failed: {_text(error)}") from error
+        raise Unavailable(_("The login failed: {text}").format(text=_text(error))) from error
     except ValueError as error:
-        raise Forbidden("The login failed: a server's answer is not valid.") from error
+        raise Forbidden(_("The login failed: a server's answer is not valid.")) from error
     if response.status_code in (401, 403):
-        raise Forbidden(f"{url} does not accept the token ({response.status_code}).")
+        raise Forbidden(
+            _("{url} does not accept the token ({status_code}).").format(
+                url=url, status_code=response.status_code
+            )
+        )
 
 
 def _new_login(
@@ -150,9 +155,11 @@ def _new_login(
 ) -> NewLogin:
     tokens, client, metadata = storage.tokens, storage.client, provider.context.oauth_metadata
     if tokens is None or client is None:
-        raise Conflict(f"{url} answers without a login, so there is nothing to do.")
+        raise Conflict(
+            _("{url} answers without a login, so there is nothing to do.").format(url=url)
+        )
     if metadata is None:
-        raise Forbidden("The server names no authorization server (RFC 9728, RFC 8414).")
+        raise Forbidden(_("The server names no authorization server (RFC 9728, RFC 8414)."))
     login = McpLogin(
         url=url,
         issuer=str(metadata.issuer),
@@ -186,9 +193,17 @@ async def revoke_tokens(login: McpLogin, access_token: str | None) -> bool:
                     request.url, data=request.fields, headers=request.headers
                 )
             except httpx2.HTTPError as error:
-                raise Unavailable(f"{login.issuer} cannot be reached: {_text(error)}") from error
+                raise Unavailable(
+                    _("{issuer} cannot be reached: {text}").format(
+                        issuer=login.issuer, text=_text(error)
+                    )
+                ) from error
             if not response.is_success:
-                raise Forbidden(f"{login.issuer} answered {response.status_code}.")
+                raise Forbidden(
+                    _("{issuer} answered {status_code}.").format(
+                        issuer=login.issuer, status_code=response.status_code
+                    )
+                )
     return bool(requests)
 
 
@@ -206,4 +221,4 @@ def _check_address(address: str) -> None:
     parts = urlsplit(address)
     is_local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
     if not address.isprintable() or parts.username or not (parts.scheme == "https" or is_local):
-        raise InvalidRequest("The address of the login is not https.")
+        raise InvalidRequest(_("The address of the login is not https."))

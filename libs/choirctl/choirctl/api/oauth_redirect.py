@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 from choir_common.errors import DeadlineExceeded, Forbidden, InvalidRequest
+from choir_common.i18n import _
 
 PATH = "/callback"
 LOOPBACK = "127.0.0.1"
@@ -36,18 +37,22 @@ def read_redirect(address: str, redirect_uri: str, state: str) -> Redirect:
     """
     base, parts = urlsplit(redirect_uri), urlsplit(address.strip())
     if (parts.scheme, parts.netloc, parts.path) != (base.scheme, base.netloc, base.path):
-        raise InvalidRequest(f"The address does not begin with {redirect_uri}.")
+        raise InvalidRequest(
+            _("The address does not begin with {redirect_uri}.").format(redirect_uri=redirect_uri)
+        )
     values = parse_qs(parts.query, keep_blank_values=True)
     if any(len(texts) != 1 for texts in values.values()):
-        raise InvalidRequest("The address has a parameter twice.")
+        raise InvalidRequest(_("The address has a parameter twice."))
     fields = {name: texts[0] for name, texts in values.items()}
     if not secrets.compare_digest(fields.get("state", "").encode(), state.encode()):
-        raise InvalidRequest("The address belongs to another login (state).")
+        raise InvalidRequest(_("The address belongs to another login (state)."))
     if "error" in fields:
         reason = fields.get("error_description") or fields["error"]
-        raise Forbidden(f"The authorization server refused the login: {reason[:300]}")
+        raise Forbidden(
+            _("The authorization server refused the login: {reason}").format(reason=reason[:300])
+        )
     if not fields.get("code"):
-        raise InvalidRequest("The address has no code.")
+        raise InvalidRequest(_("The address has no code."))
     return Redirect(fields["code"], state, fields.get("iss"))
 
 
@@ -71,7 +76,9 @@ class RedirectServer:
             async with asyncio.timeout(timeout_s):
                 return await self._redirect
         except TimeoutError:
-            raise DeadlineExceeded(f"Nobody logged in within {timeout_s:.0f} s.") from None
+            raise DeadlineExceeded(
+                _("Nobody logged in within {timeout_s:.0f} s.").format(timeout_s=timeout_s)
+            ) from None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""

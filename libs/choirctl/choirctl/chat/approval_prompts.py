@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _, join
 from choir_common.wire.messages import OutboundMessage
 
 ANSWER = re.compile(
@@ -17,12 +18,12 @@ ANSWER = re.compile(
 ANSWERS = {"y": "y", "j": "y job", "s": "y session", "a": "y always", "p": "m", "n": "n"}
 """What the user types for a button, by the code in its data (`a:NONCE:CODE`)."""
 EFFECTS = {
-    "y": "approves",
-    "y job": "until the job ends",
-    "y session": "until the session ends",
-    "y always": "also later",
-    "m": "shows all",
-    "n": "rejects",
+    "y": _("approves"),
+    "y job": _("until the job ends"),
+    "y session": _("until the session ends"),
+    "y always": _("also later"),
+    "m": _("shows all"),
+    "n": _("rejects"),
 }
 
 
@@ -38,8 +39,13 @@ class PendingApproval:
 
     def describe(self) -> str:
         """Return how to answer."""
-        typed = ", ".join(f"{answer} {EFFECTS[answer]}" for answer in self.choices)
-        return f"Request {self.number}: {typed} (with a number: n {self.number})."
+        typed = join(
+            ", ",
+            (_("{answer} {effect}").format(answer=it, effect=EFFECTS[it]) for it in self.choices),
+        )
+        return _("Request {number}: {typed} (with a number: n {number}).").format(
+            number=self.number, typed=typed
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +93,13 @@ class PendingApprovals:
         question = self._select(match[3])
         if question.shown_at > started_at:
             raise InvalidRequest(
-                "A request arrived while you were typing. Nothing was decided; read it first."
+                _("A request arrived while you were typing. Nothing was decided; read it first.")
             )
         answer = f"{match[1][0]} {match[2] or ''}".strip().lower()
         if answer not in question.choices:
-            raise InvalidRequest(f"Nothing was decided. {question.describe()}")
+            raise InvalidRequest(
+                _("Nothing was decided. {describe}").format(describe=question.describe())
+            )
         return ButtonChoice(question, question.choices[answer])
 
     def prompt_prefix(self) -> str:
@@ -106,7 +114,7 @@ class PendingApprovals:
             if number is not None and approval.number == int(number):
                 return approval
         numbers = ", ".join(f"`y {approval.number}`" for approval in approvals)
-        raise InvalidRequest(f"Which of the requests? {numbers}, or n.")
+        raise InvalidRequest(_("Which of the requests? {numbers}, or n.").format(numbers=numbers))
 
 
 def _choices(message: OutboundMessage) -> dict[str, str]:

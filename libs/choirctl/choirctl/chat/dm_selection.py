@@ -6,6 +6,7 @@ Only DMs of a console gateway can be used from a terminal; those of a Telegram b
 from collections.abc import Sequence
 
 from choir_common.errors import Conflict, NotFound
+from choir_common.i18n import _, join
 from choir_common.wire.api_clients import is_client_dm
 from choir_common.wire.operator import DmView
 from choirctl.api.control import ControlClient
@@ -27,13 +28,17 @@ async def select_dm(api: ControlClient, agent: str | None = None, dm: str | None
     view = await api.agents.get(agent)
     if view.bindings is None:
         raise Conflict(
-            f"Agent {agent} is {view.state}, so it has no DM to talk in. Start it with `choirctl "
-            f"agent start {agent}`."
+            _(
+                "Agent {agent} is {state}, so it has no DM to talk in. Start it with `choirctl "
+                "agent start {agent}`."
+            ).format(agent=agent, state=view.state)
         )
     agent_dm = _find(dms, view.bindings.dm)
     if agent_dm is not None and not agent_dm.channel.uses_choir_api:
         raise Conflict(
-            f"{agent_channel(agent_dm)}, not on this terminal. {_console_advice(dms, agent)}"
+            _("{agent_channel}, not on this terminal. {console_advice}").format(
+                agent_channel=agent_channel(agent_dm), console_advice=_console_advice(dms, agent)
+            )
         )
     return view.bindings.dm
 
@@ -54,12 +59,16 @@ def default_dm(dms: Sequence[DmView]) -> str:
     elsewhere = [it for it in dms if it.agent_id is not None]
     if not elsewhere:
         raise Conflict(
-            "No agent has a DM to talk in. `choirctl agent list` shows the agents there are, and "
-            "`choirctl agent init NAME` adds one."
+            _(
+                "No agent has a DM to talk in. `choirctl agent list` shows the agents there are, "
+                "and `choirctl agent init NAME` adds one."
+            )
         )
-    channels = "; ".join(agent_channel(it) for it in elsewhere)
+    channels = join("; ", map(agent_channel, elsewhere))
     raise Conflict(
-        f"No agent talks on this terminal: {channels}. {_console_advice(dms, str(elsewhere[0].agent_id))}"
+        _("No agent talks on this terminal: {channels}. {console_advice}").format(
+            channels=channels, console_advice=_console_advice(dms, str(elsewhere[0].agent_id))
+        )
     )
 
 
@@ -67,11 +76,17 @@ def _check_named(dms: Sequence[DmView], name: str) -> str:
     view = _find(dms, name)
     console_names = ", ".join(it.name for it in dms if it.channel.uses_choir_api) or "none"
     if view is None:
-        raise NotFound(f"There is no DM {name!r} in config.json. On the console: {console_names}.")
+        raise NotFound(
+            _("There is no DM {name!r} in config.json. On the console: {console_names}.").format(
+                name=name, console_names=console_names
+            )
+        )
     if not view.channel.uses_choir_api:
         raise Conflict(
-            f"The DM {name} is on {view.channel.label} and cannot be used from this terminal. On "
-            f"the console: {console_names}."
+            _(
+                "The DM {name} is on {label} and cannot be used from this terminal. On the "
+                "console: {console_names}."
+            ).format(name=name, label=view.channel.label, console_names=console_names)
         )
     return name
 
@@ -85,8 +100,8 @@ def _console_advice(dms: Sequence[DmView], agent: str) -> str:
     free = [it.name for it in dms if it.channel.uses_choir_api and not it.bound]
     free.sort(key=lambda name: (name != DEFAULT_DM, name))
     if not free:
-        return "`choirctl agent init NAME` adds an agent that talks here."
-    return (
-        f"Write to it there, or have it talk here: `choirctl agent stop {agent}`, then `choirctl agent "
-        f"start {agent} --dm {free[0]}`."
-    )
+        return _("`choirctl agent init NAME` adds an agent that talks here.")
+    return _(
+        "Write to it there, or have it talk here: `choirctl agent stop {agent}`, then "
+        "`choirctl agent start {agent} --dm {free}`."
+    ).format(agent=agent, free=free[0])

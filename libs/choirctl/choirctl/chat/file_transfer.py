@@ -13,6 +13,7 @@ from pathlib import Path
 
 from choir_common.errors import ChoirError
 from choir_common.escape_text import escape_hidden
+from choir_common.i18n import _
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
 from choirctl.api.control import ControlClient
@@ -40,8 +41,10 @@ async def _save(
     try:
         saved_path = await _write(folder, attachment.name, pieces)
     except (ChoirError, OSError) as error:
-        return f"{escape_hidden(attachment.name)} could not be saved: {error}"
-    return f"{attachment.kind} saved as {saved_path}"
+        return _("{escape_hidden} could not be saved: {error}").format(
+            escape_hidden=escape_hidden(attachment.name), error=error
+        )
+    return _("{kind} saved as {saved_path}").format(kind=attachment.kind, saved_path=saved_path)
 
 
 async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
@@ -61,7 +64,7 @@ async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
             (folder / free).unlink(missing_ok=True)
             raise
         return folder / free
-    raise FileExistsError(f"{folder} has too many files of that name")
+    raise FileExistsError(_("{folder} has too many files of that name").format(folder=folder))
 
 
 def _names(name: str) -> Iterator[str]:

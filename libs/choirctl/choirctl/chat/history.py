@@ -6,14 +6,13 @@ Called by `terminal_chat` when it opens, and for `/history`.
 from dataclasses import dataclass
 from datetime import datetime
 
-from rich.markup import escape
-
 from choir_client.operations import PAGE_SIZE
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import SessionView
 from choirctl.api.control import ControlClient
+from choirctl.output.printing import escape
 
 MAX_SESSIONS = 3  # an agent that was restarted recently continues in a new session
 MAX_EVENTS = 2_000  # events read per session, newest first: enough for a conversation of days

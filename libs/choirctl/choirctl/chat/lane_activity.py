@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 from rich.cells import cell_len, set_cell_size
 
+from choir_common.i18n import _
 from choir_common.lanes import CORE_LANE_PREFIX, core_lane, is_core
 from choir_common.wire.events import (
     CoreReported,
@@ -28,6 +29,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.rpc import StatusReport
 from choirctl.chat.render import one_line
+from choirctl.output.language import tr
 
 MAX_LINES = 6  # on the screen; `choirctl status` lists more jobs
 MAX_TEXT = 300
@@ -104,7 +106,10 @@ class LaneTracker:
         """Return a line for each busy lane, truncated to `width` columns."""
         rows = [_line(name, lane, now) for name, lane in self.busy.items()]
         if len(rows) > MAX_LINES:
-            rows = [*rows[: MAX_LINES - 1], f"and {len(rows) - MAX_LINES + 1} more"]
+            rows = [
+                *rows[: MAX_LINES - 1],
+                _("and {count} more").format(count=len(rows) - MAX_LINES + 1),
+            ]
         return [truncate_to_width(row, width) for row in rows]
 
     def _of_job(self, payload: CoreStarted | CoreReported | CoreStopped, now: float) -> str:
@@ -114,23 +119,36 @@ class LaneTracker:
         match payload:
             case CoreStarted():
                 self.busy[lane] = LaneActivity(now)
-                return f"job {name} begins: {one_line(payload.task_spec, MAX_TEXT)}"
+                return _("job {name} begins: {one_line}").format(
+                    name=name, one_line=one_line(payload.task_spec, MAX_TEXT)
+                )
             case CoreReported():
-                return f"job {name}, {payload.kind.replace('_', ' ')}: {_report_text(payload)}"
+                return _("job {name}, {value}: {report_text}").format(
+                    name=name,
+                    value=payload.kind.replace("_", " "),
+                    report_text=_report_text(payload),
+                )
             case CoreStopped():
                 self.busy.pop(lane, None)
                 how = payload.outcome.replace("_", " ")
                 why = f": {one_line(payload.reason, MAX_TEXT)}" if payload.reason else ""
-                return f"job {name} {how} after {payload.duration_ms / 1000:.0f} s{why}"
+                return _("job {name} {how} after {duration_ms:.0f} s{why}").format(
+                    name=name, how=how, duration_ms=payload.duration_ms / 1000, why=why
+                )
 
 
 def truncate_to_width(line: str, width: int) -> str:
     """Return a line truncated to `width` columns, with an ellipsis if it was cut."""
+    line = tr(line)
     return line if cell_len(line) <= width else set_cell_size(line, max(0, width - 1)) + "…"
 
 
 def _line(name: str, lane: LaneActivity, now: float) -> str:
-    who = f"job {one_line(name.removeprefix(CORE_LANE_PREFIX), 60)}" if is_core(name) else name
+    who = (
+        _("job {one_line}").format(one_line=one_line(name.removeprefix(CORE_LANE_PREFIX), 60))
+        if is_core(name)
+        else name
+    )
     return f"{who}: {one_line(lane.current_activity, 60)}, {max(0.0, now - lane.since):.0f} s"
 
 

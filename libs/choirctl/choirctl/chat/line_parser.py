@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 
 DEFAULT_HISTORY = 20
 LOCAL_COMMANDS = {
     "/edit": (
         "/edit [TEXT]",
-        "Correct your last message; without TEXT, edit it in the input line.",
+        _("Correct your last message; without TEXT, edit it in the input line."),
     ),
-    "/send": ("/send FILE [TEXT]", "Send a file to the agent."),
-    "/history": ("/history [COUNT]", "Show the latest messages."),
-    "/quit": ("/quit", "Leave this chat, as Ctrl-D does."),
+    "/send": ("/send FILE [TEXT]", _("Send a file to the agent.")),
+    "/history": ("/history [COUNT]", _("Show the latest messages.")),
+    "/quit": ("/quit", _("Leave this chat, as Ctrl-D does.")),
 }
 
 
@@ -106,10 +107,16 @@ def _parse_send(rest: str) -> FileMessage:
     try:
         name = words.get_token()
     except ValueError as error:
-        raise InvalidRequest(f"A quote is not closed: {LOCAL_COMMANDS['/send'][0]}.") from error
+        raise InvalidRequest(
+            _("A quote is not closed: {local_commands}.").format(
+                local_commands=LOCAL_COMMANDS["/send"][0]
+            )
+        ) from error
     if not name:
         raise InvalidRequest(
-            f"No file given: {LOCAL_COMMANDS['/send'][0]}. Quote a name that contains spaces."
+            _("No file given: {local_commands}. Quote a name that contains spaces.").format(
+                local_commands=LOCAL_COMMANDS["/send"][0]
+            )
         )
     # the text after the name is sent unchanged
     return FileMessage(Path(name).expanduser(), stream.read().strip())
@@ -119,5 +126,9 @@ def _parse_history(rest: str) -> ShowHistory:
     if not rest:
         return ShowHistory(DEFAULT_HISTORY)
     if not (rest.isascii() and rest.isdigit() and 0 < int(rest) <= 1000):
-        raise InvalidRequest(f"{LOCAL_COMMANDS['/history'][0]}: a number from 1 to 1000.")
+        raise InvalidRequest(
+            _("{local_commands}: a number from 1 to 1000.").format(
+                local_commands=LOCAL_COMMANDS["/history"][0]
+            )
+        )
     return ShowHistory(int(rest))

@@ -26,6 +26,7 @@ from choir_common.target import Target
 from choir_common.wire.operator import CommandView
 from choirctl.chat.lane_activity import truncate_to_width
 from choirctl.chat.line_parser import LOCAL_COMMANDS, quote_name, unquote_partial_name
+from choirctl.output.language import tr
 from choirctl.output.terminal import unwrap_stream
 
 REDRAW_INTERVAL_S = 0.1
@@ -128,7 +129,7 @@ class ChatCompleter(Completer):
         for count in (2, 1):
             command = self._commands.get(" ".join(typed[:count]))
             if command is not None:
-                return escape_hidden(": ".join(command), keep="")
+                return escape_hidden(": ".join(map(tr, command)), keep="")
         return ""
 
 
@@ -207,7 +208,7 @@ class ChatPrompt:
         return "\n".join([*([truncate_to_width(hint, width)] if hint else []), self._lines(width)])
 
     def _lines(self, width: int) -> str:
-        return escape_hidden("\n".join(self._chat.status_lines(width)))
+        return escape_hidden("\n".join(map(tr, self._chat.status_lines(width))))
 
 
 def _keys() -> KeyBindings:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from rich.console import Group, RenderableType
 from rich.markdown import Markdown
-from rich.markup import escape
 from rich.text import Text
 
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import OutboundMessage
 from choirctl.chat.own_words import OWN_MARK, OWN_SENDER, message_text
+from choirctl.output.printing import escape
 
 # colour, and what follows the agent's name; a report comes from a job, so it answers no message
 STYLES: Mapping[ReplyKind, tuple[str, str]] = {

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from choir_common.escape_text import escape_hidden
+from choir_common.i18n import _
 from choir_common.wire.activity import Card, Draft, Idle, Typing
 from choir_common.wire.events import NON_CLOSING_KINDS
 from choir_common.wire.messages import OutboundMessage
@@ -48,7 +49,9 @@ class UnansweredMessages:
             return ""
         now = time.monotonic()
         frame = FRAMES[int(now / REDRAW_INTERVAL_S) % len(FRAMES)]
-        return f"{frame} thinking, {now - min(self.sent_at.values()):.0f} s"
+        return _("{frame} thinking, {now:.0f} s").format(
+            frame=frame, now=now - min(self.sent_at.values())
+        )
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 from choir_common.errors import ChoirError
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_local.home import Home
 from choirctl.api.control import ControlClient
@@ -21,9 +22,9 @@ STOPPED_S = 20.0
 """Longer than a restart or update keeps an agent stopped."""
 SILENT_S = 60.0
 """Longer than it takes to replace a part of Choir that crashed or hangs."""
-STORED_NOTE = (
-    "The message is stored: {agent} continues with it {when}, and "
-    "`choirctl chat` then shows the answer."
+STORED_NOTE = _(
+    "The message is stored: {agent} continues with it {when}, and `choirctl chat` "
+    "then shows the answer."
 )
 
 
@@ -47,16 +48,25 @@ class AnswerMonitor:
         self.stopped_since = (self.stopped_since or now) if is_stopped else None
         name = self.agent_id
         if not is_up:
-            when = "when Choir is started again (`choirctl up`)"
-            return f"Choir was stopped before {name} answered. {STORED_NOTE.format(agent=name, when=when)}"
+            when = _("when Choir is started again (`choirctl up`)")
+            return _("Choir was stopped before {name} answered. {format}").format(
+                name=name, format=STORED_NOTE.format(agent=name, when=when)
+            )
         if self.silent_since is not None and now - self.silent_since >= SILENT_S:
-            return (
-                f"Choir stopped before {name} answered, or cannot be reached: {self.spoken} has been "
-                f"silent for {SILENT_S:g} s. {STORED_NOTE.format(agent=name, when='when it is back')}"
+            return _(
+                "Choir stopped before {name} answered, or cannot be reached: {spoken} has been "
+                "silent for {silent_s:g} s. {format}"
+            ).format(
+                name=name,
+                spoken=self.spoken,
+                silent_s=SILENT_S,
+                format=STORED_NOTE.format(agent=name, when=_("when it is back")),
             )
         if self.stopped_since is not None and now - self.stopped_since >= STOPPED_S:
-            when = f"when it is started again (`choirctl agent start {name}`)"
-            return f"{name} was stopped before it answered. {STORED_NOTE.format(agent=name, when=when)}"
+            when = _("when it is started again (`choirctl agent start {name}`)").format(name=name)
+            return _("{name} was stopped before it answered. {format}").format(
+                name=name, format=STORED_NOTE.format(agent=name, when=when)
+            )
         return None
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
-from rich.markup import escape
 
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.escape_text import escape_hidden
+from choir_common.i18n import _, ngettext
 from choir_common.ids import new_id
 from choir_common.lanes import CORE_LANE_PREFIX, is_core
 from choir_common.target import Target
@@ -50,7 +50,8 @@ from choirctl.chat.line_parser import (
 from choirctl.chat.prompt import ChatCompleter, ChatPrompt, open_history, unwrapped_stdout
 from choirctl.chat.render import render_message
 from choirctl.chat.status_line import ChannelActivity, UnansweredMessages
-from choirctl.output.printing import format_count
+from choirctl.output.language import tr
+from choirctl.output.printing import escape
 from choirctl.output.safe_console import SafeConsole
 
 FLUSH_S = 0.2  # how long the patched standard output may take to print
@@ -83,9 +84,11 @@ async def run_terminal_chat(
         # rich's highlighter would colour numbers and paths inside messages
         console = SafeConsole(highlight=False)
         async with connect(place) as api, open_dm(api, dm) as conversation:
-            leaving = "Ctrl-C twice or Ctrl-D stops Choir" if stops_all else "Ctrl-D leaves"
+            leaving = _("Ctrl-C twice or Ctrl-D stops Choir") if stops_all else "Ctrl-D leaves"
             console.print(
-                f"[dim]Chat in DM `{dm}`. Enter sends, {leaving}, /help lists commands.[/]"
+                _(
+                    "[dim]Chat in DM `{dm}`. Enter sends, {leaving}, /help lists commands.[/]"
+                ).format(dm=dm, leaving=leaving)
             )
             chat = _TerminalChat(
                 api,
@@ -195,8 +198,18 @@ class _TerminalChat:
     def status_lines(self, width: int) -> Sequence[str]:
         """Return the lines below the prompt: the busy lanes, or that the connection is lost."""
         if not self._conversation.is_connected:
-            waiting = f"; {format_count(self._unsent, 'line')} to send" if self._unsent else ""
-            return [truncate_to_width(f"connection lost, trying again{waiting}", width)]
+            waiting = (
+                _("; {count} to send").format(
+                    count=ngettext("{count} line", "{count} lines", self._unsent)
+                )
+                if self._unsent
+                else ""
+            )
+            return [
+                truncate_to_width(
+                    _("connection lost, trying again{waiting}").format(waiting=waiting), width
+                )
+            ]
         now = time.monotonic()
         draft = self._channel_activity.draft_lines(now, width)
         if draft:
@@ -248,7 +261,7 @@ class _TerminalChat:
         if not self._stops_all or self._leave_warned:
             return True
         self._leave_warned = True
-        self._console.print("[yellow]Ctrl-C again stops Choir and all its agents.[/]")
+        self._console.print(_("[yellow]Ctrl-C again stops Choir and all its agents.[/]"))
         return False
 
     async def _execute(self, line: ChatLine | ButtonChoice) -> bool:
@@ -263,7 +276,7 @@ class _TerminalChat:
             case ChatMessage(text) if not text.strip():
                 pass
             case Correction("") if self._unsent:
-                raise InvalidRequest("Your last message is still being sent.")
+                raise InvalidRequest(_("Your last message is still being sent."))
             case Correction(""):
                 self._prefill = f"/edit {self._last().text}"
             case ChatMessage() | FileMessage() | Correction() | ButtonChoice():
@@ -278,7 +291,7 @@ class _TerminalChat:
 
     def _last(self) -> SentMessage:
         if self._last_sent is None:
-            raise InvalidRequest("You have not sent a message yet that could be corrected.")
+            raise InvalidRequest(_("You have not sent a message yet that could be corrected."))
         return self._last_sent
 
     async def _send_typed(self) -> None:
@@ -291,14 +304,18 @@ class _TerminalChat:
                     case FileMessage(path, text):
                         put = await upload_file(self._api, self._dm, path)
                         await self._send_message(text, put.ref)
-                        self._console.print(f"[dim]sent {escape(escape_hidden(put.name))}[/]")
+                        self._console.print(
+                            _("[dim]sent {escape_hidden}[/]").format(
+                                escape_hidden=escape(escape_hidden(put.name))
+                            )
+                        )
                     case Correction(text):
                         await self._send_message(text, edits=self._last().key)
                     case ButtonChoice(question, data):
                         await self._decide(question, data)
             except ChoirError as error:
                 # show the error; the chat continues
-                self._print_error(error, "Not sent: ")
+                self._print_error(error, _("Not sent: "))
             finally:
                 self._unsent -= 1
                 self._send_queue.task_done()
@@ -313,8 +330,10 @@ class _TerminalChat:
             self._last_sent = SentMessage(edits or key, text)
             self._unanswered.add(accepted.inbox_id)
         elif accepted.command == HELP:
-            own = "\n".join(" - ".join(words) for words in LOCAL_COMMANDS.values())
-            self._console.print(f"[yellow]Commands of this chat:\n{escape(own)}[/]")
+            own = "\n".join(" - ".join(map(tr, words)) for words in LOCAL_COMMANDS.values())
+            self._console.print(
+                _("[yellow]Commands of this chat:\n{own}[/]").format(own=escape(own))
+            )
 
     async def _decide(self, question: PendingApproval, data: str) -> None:
         pressed = await self._conversation.press_button(question.message, data)
@@ -353,7 +372,7 @@ class _TerminalChat:
         self._console.print(f"[dim magenta]· {escape(line)}[/]")
 
     def _print_error(self, error: ChoirError, what: str = "") -> None:
-        self._console.print(f"[red]{what}{escape(escape_hidden(error.message))}[/]")
+        self._console.print(f"[red]{what}{escape(escape_hidden(tr(error.message)))}[/]")
 
 
 async def _commands(api: ControlClient, dm: str) -> list[CommandView]:

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.operator import AgentView, SignalQueued, StartAgent
 from choirctl.api.control import ControlClient, connect
@@ -58,7 +59,7 @@ def list_agents(
         print_json(agents)
     else:
         print_rows(
-            agent_rows(agents), "No agent is configured; `choirctl agent init NAME` adds one."
+            agent_rows(agents), _("No agent is configured; `choirctl agent init NAME` adds one.")
         )
 
 
@@ -109,7 +110,9 @@ def start(
     view = _call(
         find_target(ctx, home, url), lambda api: api.agents.start(agent, request, timeout_s=START_S)
     )
-    _print_agent(view, f"Agent {agent} is {view.state}.", as_json)
+    _print_agent(
+        view, _("Agent {agent} is {state}.").format(agent=agent, state=view.state), as_json
+    )
 
 
 def stop(
@@ -128,7 +131,9 @@ def stop(
         find_target(ctx, home, url),
         lambda api: _show_until_done(api, agent, "stops", api.agents.stop(agent, timeout_s=STOP_S)),
     )
-    _print_agent(view, f"Agent {agent} is {view.state}.", as_json)
+    _print_agent(
+        view, _("Agent {agent} is {state}.").format(agent=agent, state=view.state), as_json
+    )
 
 
 def restart(
@@ -148,7 +153,9 @@ def restart(
             api, agent, "restarts", api.agents.restart(agent, timeout_s=STOP_S + START_S)
         ),
     )
-    _print_agent(view, f"Agent {agent} is {view.state}.", as_json)
+    _print_agent(
+        view, _("Agent {agent} is {state}.").format(agent=agent, state=view.state), as_json
+    )
 
 
 def status(
@@ -180,7 +187,7 @@ def inject(
     It reads them at its next safe point.
     """
     if not text.strip():
-        raise InvalidRequest("TEXT is empty.")
+        raise InvalidRequest(_("TEXT is empty."))
     queued_signal = _call(find_target(ctx, home, url), lambda api: api.jobs.inject(agent, text, dm))
     _tell_note(queued_signal, as_json)
 
@@ -219,7 +226,9 @@ async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:
     if part is None:
         return view, ""
     detail = f": {part.detail}" if part.detail else ""
-    return view, f"version {view.config_version or '-'}, {part.state}{detail}"
+    return view, _("version {config_version}, {state}{detail}").format(
+        config_version=view.config_version or "-", state=part.state, detail=detail
+    )
 
 
 async def _show_until_done(
@@ -238,7 +247,9 @@ async def _show_until_done(
             return await stopping
         except asyncio.CancelledError:
             stderr_console().print(
-                f"It continues in the background; see `choirctl agent status {agent}`."
+                _("It continues in the background; see `choirctl agent status {agent}`.").format(
+                    agent=agent
+                )
             )
             raise
         finally:

@@ -5,16 +5,16 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.operations import OperationStarted, OperationView, RolloutReport
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
 from choirctl.output.operation_progress import await_operation, raise_failure
-from choirctl.output.printing import print_json, print_rows, stderr_console, table
+from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
 
 COLOURS = {"built": "green", "redeployed": "green", "failed": "red"}
 SHORT = 12
@@ -68,9 +68,11 @@ def _carry_out(place: Target, start: Start, as_json: bool) -> None:
             for warning in agent.warnings:
                 stderr_console().print(f"Warning: {warning}", markup=False)
             if agent.tools is not None:
-                text = f"Tools of {agent.agent_id}: {agent.tools}"
+                text = _("Tools of {agent_id}: {tools}").format(
+                    agent_id=agent.agent_id, tools=agent.tools
+                )
                 stderr_console().print(text, markup=False, highlight=False)
-        print_rows(_rows(report), "No agent is configured.")
+        print_rows(_rows(report), _("No agent is configured."))
     raise_failure(view)
 
 
@@ -80,7 +82,7 @@ async def _ask(place: Target, start: Start, as_json: bool) -> OperationView:
 
 
 def _rows(report: RolloutReport) -> Table:
-    rows = table("AGENT", "OUTCOME", "IMAGE", "GLOBAL", "OWN", "WHY")
+    rows = table(_("AGENT"), _("OUTCOME"), _("IMAGE"), _("GLOBAL"), _("OWN"), _("WHY"))
     for agent in report.agents:
         colour = COLOURS.get(agent.outcome)
         rows.add_row(

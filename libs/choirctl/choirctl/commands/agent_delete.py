@@ -12,12 +12,13 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.i18n import _, join
 from choir_common.wire.config import Config
 from choir_common.wire.operator import AgentView
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.arguments import AgentId
 from choirctl.commands.agent_init import agent_folder
-from choirctl.output.printing import print_json, stderr_console
+from choirctl.output.printing import confirm, print_json, stderr_console
 from choirctl.start.agent_entries import entries_to_remove
 from choirctl.start.background import agents_if_running
 from choirctl.start.config_file import read_config
@@ -41,7 +42,11 @@ def delete(
     config = read_config(file)
     if agent not in config.agents:
         names = ", ".join(sorted(config.agents)) or "none"
-        raise NotFound(f"There is no agent {agent!r} in {file} (it has {names}).")
+        raise NotFound(
+            _("There is no agent {agent!r} in {file} (it has {names}).").format(
+                agent=agent, file=file, names=names
+            )
+        )
     views = asyncio.run(agents_if_running(place))
     _refuse_running(views or [], agent)
     entries = entries_to_remove(config, agent)
@@ -54,11 +59,13 @@ def delete(
         print_json({"agent_id": agent, "config": str(file), "removed": goes, "stays": stays})
         return
     stderr_console().print(
-        f"Removed from {file}: {', '.join(goes)}.", markup=False, highlight=False
+        _("Removed from {file}: {names}.").format(file=file, names=", ".join(goes)),
+        markup=False,
+        highlight=False,
     )
     if views is not None:
         stderr_console().print(
-            "Apply it with choirctl config load, choirctl config apply.", markup=False
+            _("Apply it with choirctl config load, choirctl config apply."), markup=False
         )
 
 
@@ -67,8 +74,10 @@ def _refuse_running(views: Sequence[AgentView], agent: str) -> None:
     by_id = {view.agent_id: view for view in views}
     if agent in by_id and by_id[agent].session_id is not None:
         raise Conflict(
-            f"{agent} is {by_id[agent].state}; nothing was changed. Stop it first: `choirctl agent stop "
-            f"{agent}`."
+            _(
+                "{agent} is {state}; nothing was changed. Stop it first: `choirctl agent stop "
+                "{agent}`."
+            ).format(agent=agent, state=by_id[agent].state)
         )
 
 
@@ -76,21 +85,29 @@ def _remaining_data(home: Path, config: Config, agent: str) -> list[str]:
     """Return phrases that name the data which stays after the agent is deleted."""
     own = config.agents[agent]
     workspace = config.workspaces.get(own.defaults.workspace)
-    stays = [f"the files in {workspace.path}"] if workspace else []
-    stays += ["its memory", "the logs of its sessions"]
+    stays: list[str] = [_("the files in {path}").format(path=workspace.path)] if workspace else []
+    stays += [_("its memory"), _("the logs of its sessions")]
     if own.repo.url:
-        stays.append(f"its repository {own.repo.url}")
+        stays.append(_("its repository {url}").format(url=own.repo.url))
     elif agent_folder(home, agent).is_dir():
-        stays.append(f"its folder {agent_folder(home, agent)}")
+        stays.append(_("its folder {agent_folder}").format(agent_folder=agent_folder(home, agent)))
     return stays
 
 
 def _confirm(agent: str, goes: list[str], stays: list[str]) -> None:
     """Ask for confirmation. Raises InvalidRequest without a terminal, typer.Abort if the user declines."""
     if not sys.stdin.isatty():
-        raise InvalidRequest(f"No terminal to confirm the deletion of agent {agent}. Use --yes.")
+        raise InvalidRequest(
+            _("No terminal to confirm the deletion of agent {agent}. Use --yes.").format(
+                agent=agent
+            )
+        )
     stderr_console().print(
-        f"This removes {', '.join(goes)} from config.json.", markup=False, highlight=False
+        _("This removes {names} from config.json.").format(names=", ".join(goes)),
+        markup=False,
+        highlight=False,
     )
-    stderr_console().print(f"Not deleted: {'; '.join(stays)}.", markup=False, highlight=False)
-    typer.confirm(f"Delete the agent {agent}?", abort=True, err=True)
+    stderr_console().print(
+        _("Not deleted: {names}.").format(names=join("; ", stays)), markup=False, highlight=False
+    )
+    confirm(_("Delete the agent {agent}?").format(agent=agent), abort=True)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import typer
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest
+from choir_common.i18n import _
 from choir_common.ids import AGENT_ID_RULE, is_agent_id
 from choir_common.target import Target
 from choirctl.api.target import AsJson, Home, find_target
@@ -31,9 +32,9 @@ SKELETON = {
     "skills/.gitkeep": "",
 }
 PURPOSES = {
-    "Dockerfile": "begins with `FROM choir-base`; further system packages",
-    "identity/SOUL.md": "who it is when it talks",
-    "identity/SOUL-CORE.md": "how it works on its own",
+    "Dockerfile": _("begins with `FROM choir-base`; further system packages"),
+    "identity/SOUL.md": _("who it is when it talks"),
+    "identity/SOUL-CORE.md": _("how it works on its own"),
 }
 
 
@@ -64,13 +65,12 @@ def init(
     It gets its own workspace and its own conversation on the console, unless you name others. If --repo is
     a local path, creates the repository with a first commit. Nothing is built or started.
     """
-    if not is_agent_id(agent):
-        raise InvalidRequest(f"{agent!r} is not a valid agent id: {AGENT_ID_RULE}.")
+    _require_agent_id(agent)
     place = find_target(ctx, home, None)
     file = place.home / "config.json"
     local = _local_path(repo)
     if local is not None and local.exists():
-        raise Conflict(f"{local} already exists; nothing was changed.")
+        raise Conflict(_("{local} already exists; nothing was changed.").format(local=local))
     others = {"voice_profile": voice_profile, "git_identity": git_identity}
     others |= {"notion": notion, "email": email}
     address = str(local) if local else repo
@@ -86,26 +86,41 @@ def init(
         _tell(place, agent, file, entries, local, repo)
 
 
+def _require_agent_id(agent: str) -> None:
+    if not is_agent_id(agent):
+        raise InvalidRequest(
+            _("{agent!r} is not a valid agent id: {agent_id_rule}.").format(
+                agent=agent, agent_id_rule=AGENT_ID_RULE
+            )
+        )
+
+
 def _tell(
     place: Target, agent: str, file: Path, entries: list[ConfigEntry], local: Path | None, repo: str
 ) -> None:
-    added = ", ".join(f"{section}.{name}" for section, name, _ in reversed(entries))
-    lines = [f"Added to {file}: {added}."]
+    added = ", ".join(f"{section}.{name}" for section, name, _entry in reversed(entries))
+    lines: list[str] = [_("Added to {file}: {added}.").format(file=file, added=added)]
     if local:
-        lines.append(f"Created {local} with a first commit: clone it, edit identity/SOUL.md, push.")
+        lines.append(
+            _("Created {local} with a first commit: clone it, edit identity/SOUL.md, push.").format(
+                local=local
+            )
+        )
     elif repo:
-        lines.append(f"Create {repo} with these files:")
+        lines.append(_("Create {repo} with these files:").format(repo=repo))
         lines += [f"  {name:22} {_purpose(name)}" for name in SKELETON]
     else:
         lines.append(
-            f"Put tools, skills and identity in {agent_folder(place.home, agent)}: tools/, "
-            f"skills/, identity/SOUL.md. `choirctl agent update {agent}` checks and installs them."
+            _(
+                "Put tools, skills and identity in {agent_folder}: tools/, skills/, "
+                "identity/SOUL.md. `choirctl agent update {agent}` checks and installs them."
+            ).format(agent_folder=agent_folder(place.home, agent), agent=agent)
         )
     runs = asyncio.run(agents_if_running(place)) is not None
     first = ["choirctl config load", "choirctl config apply"] if runs else ["choirctl up --detach"]
     build = [f"choirctl agent build {agent}"] if repo else []
     start = [f"choirctl agent start {agent}", f"choirctl chat --agent {agent}"]
-    lines.append(f"Then: {', '.join([*first, *build, *start])}.")
+    lines.append(_("Then: {commands}.").format(commands=", ".join([*first, *build, *start])))
     for line in lines:
         stderr_console().print(line, markup=False, highlight=False)
 
@@ -116,7 +131,7 @@ def agent_folder(home: Path, agent: str) -> Path:
 
 
 def _purpose(name: str) -> str:
-    return PURPOSES.get(name, "empty: git keeps no empty directories")
+    return PURPOSES.get(name, _("empty: git keeps no empty directories"))
 
 
 def _local_path(repo: str) -> Path | None:
@@ -158,5 +173,7 @@ def _git(path: Path, *words: str, stdin: str = "") -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         detail = str(getattr(error, "stderr", None) or error).strip()
-        raise ChoirError(f"Cannot make the repository {path}: {detail}") from error
+        raise ChoirError(
+            _("Cannot make the repository {path}: {detail}").format(path=path, detail=detail)
+        ) from error
     return process.stdout.strip()

@@ -10,6 +10,7 @@ import typer
 
 from choir_client import Job
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.core_jobs import ContextBundle, JobOptions, ToolConstraints
 from choir_common.wire.events import CoreStopped
@@ -58,7 +59,7 @@ def start_job(
     prints the result, and exits 1 if the job did not complete.
     """
     if not text.strip():
-        raise InvalidRequest("TEXT is empty.")
+        raise InvalidRequest(_("TEXT is empty."))
     limits = ToolConstraints(
         allowed_tools=tuple(allow_tool or ()), time_budget_ms=time_limit_s * 1000
     )
@@ -105,11 +106,15 @@ def _read_schema(file: Path | None) -> JsonObject | None:
     try:
         schema = orjson.loads(file.read_bytes())
     except OSError as error:
-        raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from error
+        raise InvalidRequest(
+            _("{file} cannot be read: {strerror}.").format(file=file, strerror=error.strerror)
+        ) from error
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"{file} is not JSON: {error}") from error
+        raise InvalidRequest(
+            _("{file} is not JSON: {error}").format(file=file, error=error)
+        ) from error
     if not isinstance(schema, dict):
-        raise InvalidRequest(f"{file} is no JSON object.")
+        raise InvalidRequest(_("{file} is no JSON object.").format(file=file))
     return schema
 
 
@@ -119,10 +124,16 @@ def _print(job: Job, end: CoreStopped | None, *, as_json: bool) -> None:
         print_json(names if end is None else names | {"outcome": end.outcome, "result": end.result})
     elif end is None:
         stderr_console().print(
-            f"Core job {job.name} ({job.job_id}) is started; it reports in the conversation.",
+            _("Core job {name} ({job_id}) is started; it reports in the conversation.").format(
+                name=job.name, job_id=job.job_id
+            ),
             markup=False,
         )
     elif end.result is not None:
         print_json(end.result)
     if end is not None and end.outcome != "completed":
-        raise ChoirError(f"The job ended as {end.outcome}: {end.reason or 'no reason was given'}")
+        raise ChoirError(
+            _("The job ended as {outcome}: {reason}").format(
+                outcome=end.outcome, reason=end.reason or _("no reason was given")
+            )
+        )

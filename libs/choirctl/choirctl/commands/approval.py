@@ -4,7 +4,6 @@ import asyncio
 from typing import Annotated, Literal
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from choir_common.approvals import (
@@ -15,6 +14,7 @@ from choir_common.approvals import (
 )
 from choir_common.errors import Conflict, InvalidRequest
 from choir_common.grants import parse_days, parse_scope
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.model import JsonObject
 from choir_common.wire.operator import ApprovalView, Decision
@@ -22,7 +22,14 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import ApprovalId
-from choirctl.output.printing import format_age, print_json, print_rows, stdout_console, table
+from choirctl.output.printing import (
+    escape,
+    format_age,
+    print_json,
+    print_rows,
+    stdout_console,
+    table,
+)
 
 Verdict = Literal["approve", "reject"]
 WHO_READS = 12  # characters of a digest, enough for a person to compare
@@ -55,7 +62,7 @@ def list_approvals(
     if as_json:
         print_json(requests)
     else:
-        print_rows(_rows(requests), "No request is pending.")
+        print_rows(_rows(requests), _("No request is pending."))
 
 
 def show(
@@ -121,7 +128,7 @@ def reject(
 def _read_values(words: list[str]) -> JsonObject:
     pairs = [word.partition("=") for word in words]
     if not all(name and equals for name, equals, _ in pairs):
-        raise InvalidRequest("--value is NAME=VALUE.")
+        raise InvalidRequest(_("--value is NAME=VALUE."))
     return {name: text for name, _, text in pairs}
 
 
@@ -191,12 +198,16 @@ async def _send(
 
 def _already(view: ApprovalView) -> str:
     if view.status == "expired":
-        return f"{view.approval_id} expired without a decision; the agent may ask again."
-    return f"{view.approval_id} was {view.status} by {view.decided_by} already."
+        return _("{approval_id} expired without a decision; the agent may ask again.").format(
+            approval_id=view.approval_id
+        )
+    return _("{approval_id} was {status} by {decided_by} already.").format(
+        approval_id=view.approval_id, status=view.status, decided_by=view.decided_by
+    )
 
 
 def _rows(views: list[ApprovalView]) -> Table:
-    rows = table("APPROVAL", "AGENT", "ASKS FOR", "STATUS", "ASKED", "DECIDED BY")
+    rows = table(_("APPROVAL"), _("AGENT"), _("ASKS FOR"), _("STATUS"), _("ASKED"), _("DECIDED BY"))
     for view in views:
         rows.add_row(
             view.approval_id,
@@ -215,8 +226,12 @@ def _print_request(view: ApprovalView) -> None:
     gist = request_summary(view.request_type, view.payload)
     console.print(f"{view.approval_id}  {gist}  [{view.state.replace('_', ' ')}]", markup=False)
     console.print(
-        f"agent {view.agent_id}, session {view.session_id}, {format_age(view.created_at)} ago, digest "
-        f"{view.digest[:WHO_READS]}…",
+        _("agent {agent_id}, session {session_id}, {age} ago, digest {digest}…").format(
+            agent_id=view.agent_id,
+            session_id=view.session_id,
+            age=format_age(view.created_at),
+            digest=view.digest[:WHO_READS],
+        ),
         highlight=False,
     )
     for line in request_lines(view.request_type, view.payload, view.basis):

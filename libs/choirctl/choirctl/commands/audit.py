@@ -4,9 +4,9 @@ import asyncio
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from choir_common.errors import ChoirError, NotFound
+from choir_common.i18n import _, ngettext
 from choir_common.target import Target
 from choir_common.wire.audit import AnchorList, AnchorView
 from choir_common.wire.operator import LogVerification
@@ -14,7 +14,7 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import (
-    format_count,
+    escape,
     print_json,
     print_rows,
     stderr_console,
@@ -36,13 +36,13 @@ def anchors(
     if as_json:
         print_json(listing)
         return
-    rows = table("ANCHOR", "TIME", "LOGS", "ROOT", "STATE")
+    rows = table(_("ANCHOR"), _("TIME"), _("LOGS"), _("ROOT"), _("STATE"))
     for anchor in listing.anchors:
         time = f"{anchor.at.astimezone():%Y-%m-%d %H:%M}"
         rows.add_row(
             str(anchor.number), time, str(anchor.logs), escape(anchor.root), escape(_state(anchor))
         )
-    print_rows(rows, "No anchor yet. The first one is made a day after the first session.")
+    print_rows(rows, _("No anchor yet. The first one is made a day after the first session."))
 
 
 def verify(
@@ -63,8 +63,10 @@ def verify(
     matching = [anchor for anchor in listing.anchors if anchor.root == root]
     if root is not None and not matching:
         raise NotFound(
-            f"No stored anchor has the root {root[:64]!r}. The logs were replaced since you received it, "
-            "or it belongs to another Choir."
+            _(
+                "No stored anchor has the root {root!r}. The logs were replaced since you "
+                "received it, or it belongs to another Choir."
+            ).format(root=root[:64])
         )
     faults = [_anchor_fault(anchor) for anchor in listing.anchors if anchor.fault]
     faults += [f"{log.session_id}: {log.reason}" for log in logs if not log.ok]
@@ -93,7 +95,9 @@ def rotate(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJs
     if as_json:
         print_json(listing)
     else:
-        stderr_console().print(f"Key {listing.keys[-1]} signs from now on.", markup=False)
+        stderr_console().print(
+            _("Key {keys} signs from now on.").format(keys=listing.keys[-1]), markup=False
+        )
 
 
 def _print_summary(
@@ -102,34 +106,46 @@ def _print_summary(
     console = stdout_console()
     intact = sum(log.ok for log in logs)
     erased = sum(log.erased_payloads for log in logs)
-    console.print(f"Logs: {intact} of {len(logs)} intact, {format_count(erased, 'erased event')}.")
+    console.print(
+        _("Logs: {intact} of {count} intact, {count2}.").format(
+            intact=intact,
+            count=len(logs),
+            count2=ngettext("{count} erased event", "{count} erased events", erased),
+        )
+    )
     good = sum(not anchor.fault for anchor in listing.anchors)
-    console.print(f"Anchors: {good} of {len(listing.anchors)} intact.")
+    console.print(
+        _("Anchors: {good} of {count} intact.").format(good=good, count=len(listing.anchors))
+    )
     deleted = sum(anchor.deleted_logs for anchor in listing.anchors)
     if deleted:
         console.print(
-            f"Deleted since they were anchored: {format_count(deleted, 'log head')}. "
-            "`retention.sessions` in config.json does that."
+            _(
+                "Deleted since they were anchored: {count}. `retention.sessions` in config.json "
+                "does that."
+            ).format(count=ngettext("{count} log head", "{count} log heads", deleted))
         )
     unknown = sorted({key for log in logs for key in log.unknown_keys})
     if unknown:
         console.print(
-            f"Keys that are not on this machine: {', '.join(unknown)}. Their signatures were not checked; "
-            "copy audit-keys.json of the other machine to check them.",
+            _(
+                "Keys that are not on this machine: {names}. Their signatures were not checked; "
+                "copy audit-keys.json of the other machine to check them."
+            ).format(names=", ".join(unknown)),
             markup=False,
         )
     for anchor in matching:
-        console.print(f"The root is that of anchor {anchor.number}.")
+        console.print(_("The root is that of anchor {number}.").format(number=anchor.number))
 
 
 def _state(anchor: AnchorView) -> str:
     if anchor.fault:
         return anchor.fault
-    return "intact" if anchor.signed else "its key is not on this machine"
+    return "intact" if anchor.signed else _("its key is not on this machine")
 
 
 def _anchor_fault(anchor: AnchorView) -> str:
-    return f"Anchor {anchor.number}: {anchor.fault}."
+    return _("Anchor {number}: {fault}.").format(number=anchor.number, fault=anchor.fault)
 
 
 async def _anchors(place: Target) -> AnchorList:

@@ -10,6 +10,7 @@ from rich.status import Status
 
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.extras import installed_version
+from choir_common.i18n import _
 from choir_local.backup.age import is_encrypted
 from choir_local.backup.create import BackupRequest, create_home_backup
 from choir_local.backup.manifest import BackupHead, BackupManifest
@@ -89,7 +90,7 @@ def create(
     if scheduled:
         if out or passphrase_file or without_secrets or without_workspaces:
             raise InvalidRequest(
-                "--scheduled takes everything from config.json: give no other option."
+                _("--scheduled takes everything from config.json: give no other option.")
             )
         _report(*_make_scheduled(settings), as_json=as_json)
         return
@@ -100,17 +101,19 @@ def create(
     target = _target(local, out, encrypted=passphrase is not None)
     scope = BackupScope(secrets=not without_secrets, workspaces=not without_workspaces)
     request = BackupRequest(target, installed_version(), passphrase, scope)
-    with stderr_console().status("backing up…") as line:
+    with stderr_console().status(_("backing up…")) as line:
         work = create_home_backup(settings, request, lambda words: _show(line, words))
         manifest = asyncio.run(work)
     _report(request, manifest, as_json=as_json)
 
 
 def _make_scheduled(settings: LocalSettings) -> tuple[BackupRequest, BackupManifest]:
-    with stderr_console().status("backing up…") as line:
+    with stderr_console().status(_("backing up…")) as line:
         result = asyncio.run(make_scheduled_backup(settings, lambda words: _show(line, words)))
     if result is None:
-        raise NotFound(f"{settings.home / 'config.json'} has no section `backup`.")
+        raise NotFound(
+            _("{home} has no section `backup`.").format(home=settings.home / "config.json")
+        )
     return result
 
 
@@ -120,9 +123,12 @@ def _report(request: BackupRequest, manifest: BackupManifest, *, as_json: bool) 
         print_json({"file": str(request.target), "size": size, **_summary(manifest)})
         return
     console = stderr_console()
-    console.print(f"Wrote {request.target} ({size / 1e6:,.1f} MB).", markup=False)
+    console.print(
+        _("Wrote {target} ({size:,.1f} MB).").format(target=request.target, size=size / 1000000.0),
+        markup=False,
+    )
     for line_ in manifest.skipped:
-        console.print(f"Left out: {line_}", markup=False)
+        console.print(_("Left out: {line_}").format(line_=line_), markup=False)
 
 
 def list_files(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
@@ -141,11 +147,11 @@ def list_files(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -
         ]
         print_json({"backups": rows_})
         return
-    rows = table("MADE", "SIZE", "BY", "ENCRYPTED", "FILE")
+    rows = table(_("MADE"), _("SIZE"), _("BY"), _("ENCRYPTED"), _("FILE"))
     for it in backups:
         size, encrypted = f"{it.size / 1e6:,.1f} MB", "yes" if it.encrypted else "no"
         rows.add_row(format_age(it.made_at), size, it.reason or "you", encrypted, str(it.path))
-    print_rows(rows, "There are no backups. `choirctl backup create` writes one.")
+    print_rows(rows, _("There are no backups. `choirctl backup create` writes one."))
 
 
 def verify(
@@ -163,8 +169,16 @@ def verify(
         print_json({"ok": True, **_head(head), **_summary(manifest)})
         return
     stderr_console().print(
-        f"{file} is complete: {len(manifest.files):,} files with {manifest.size / 1e6:,.1f} MB, made "
-        f"{head.made_at:%Y-%m-%d %H:%M} UTC by Choir {head.choir}.",
+        _(
+            "{file} is complete: {count:,} files with {size:,.1f} MB, made {made_at:%Y-%m-%d "
+            "%H:%M} UTC by Choir {choir}."
+        ).format(
+            file=file,
+            count=len(manifest.files),
+            size=manifest.size / 1000000.0,
+            made_at=head.made_at,
+            choir=head.choir,
+        ),
         markup=False,
     )
 
@@ -216,14 +230,16 @@ def prune(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> Non
     config = backup_config(local)
     if config is None:
         raise NotFound(
-            f"{local.config_file} has no section `backup`: no backups are made or deleted."
+            _("{config_file} has no section `backup`: no backups are made or deleted.").format(
+                config_file=local.config_file
+            )
         )
     removed = prune_backups(backup_directory(local), config.keep)
     if as_json:
         print_json({"removed": [str(path) for path in removed]})
         return
     for path in removed:
-        stderr_console().print(f"Deleted {path}.", markup=False)
+        stderr_console().print(_("Deleted {path}.").format(path=path), markup=False)
 
 
 def _settings(ctx: typer.Context, home: Path | None) -> LocalSettings:
@@ -245,7 +261,9 @@ def _passphrase_for(file: Path, passphrase_file: Path | None, home: Path) -> byt
         with file.open("rb") as opened:
             encrypted = is_encrypted(opened)
     except OSError as error:
-        raise NotFound(f"{file} cannot be read: {error.strerror}.") from error
+        raise NotFound(
+            _("{file} cannot be read: {strerror}.").format(file=file, strerror=error.strerror)
+        ) from error
     return require_passphrase(LocalHome(home), passphrase_file, new=False) if encrypted else None
 
 
@@ -285,17 +303,29 @@ def _show_restoration(
         return
     console = stderr_console()
     console.print(
-        f"Restored {home} with {len(result.chains)} sessions and {events} events; all of them are "
-        f"verified. `{'docker compose up --wait' if in_container else 'choirctl up'}` starts it.",
+        _(
+            "Restored {home} with {count} sessions and {events} events; all of them are "
+            "verified. `{value}` starts it."
+        ).format(
+            home=home,
+            count=len(result.chains),
+            events=events,
+            value="docker compose up --wait" if in_container else "choirctl up",
+        ),
         markup=False,
     )
     if not result.manifest.secrets and result.previous is None:
-        console.print("The backup has no secrets: set them again with `choirctl secret set`.")
+        console.print(_("The backup has no secrets: set them again with `choirctl secret set`."))
     if result.server:
         console.print(
-            f"The backup was made of the Postgres at {result.server}. Choir uses its own from now on: the "
-            "section `postgres` is no longer in config.json.",
+            _(
+                "The backup was made of the Postgres at {server}. Choir uses its own from now on: the "
+                "section `postgres` is no longer in config.json."
+            ).format(server=result.server),
             markup=False,
         )
     if result.previous:
-        console.print(f"The previous state directory is {result.previous}.", markup=False)
+        console.print(
+            _("The previous state directory is {previous}.").format(previous=result.previous),
+            markup=False,
+        )

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.activity import Draft
 from choir_common.wire.messages import InboundAccepted, OutboundMessage
@@ -23,11 +23,11 @@ from choirctl.chat.draft_lines import wrap_draft
 from choirctl.chat.file_transfer import save_files, upload_file
 from choirctl.chat.own_words import message_text
 from choirctl.chat.stop_detection import wait_until_stopped
-from choirctl.output.printing import print_json, stderr_console
+from choirctl.output.printing import escape, print_json, stderr_console
 
 GRACE_S = 1.0
 STOP_TIMEOUT_S = 2.0
-WAITING = "Waiting for the answer…"
+WAITING = _("Waiting for the answer…")
 
 
 def register(app: typer.Typer) -> None:
@@ -69,7 +69,7 @@ def chat(
     """
     place = find_target(ctx, home, url)
     if agent and dm:
-        raise InvalidRequest("Give --agent or --dm, not both: an agent has one DM.")
+        raise InvalidRequest(_("Give --agent or --dm, not both: an agent has one DM."))
     folder = (files or place.download_dir).expanduser().absolute()
     if message is None and not send and not sys.stdin.isatty():
         message = sys.stdin.read()
@@ -77,7 +77,7 @@ def chat(
         asyncio.run(_chat(place, agent, dm, folder))
         return
     if not (message or "").strip() and not send:
-        raise InvalidRequest("The message is empty: -m or standard input has no text.")
+        raise InvalidRequest(_("The message is empty: -m or standard input has no text."))
     asking = _OneMessage(message or "", tuple(send or ()), folder, timeout)
     _show(asyncio.run(_send_and_wait(place, agent, dm, asking)), as_json)
 
@@ -93,7 +93,11 @@ def _show(answer: OutboundMessage | InboundAccepted, as_json: bool) -> None:
         if not as_json:
             sys.stdout.write(f"{answer.note}\n")
     elif answer.kind == "error":
-        raise ChoirError(f"{answer.agent_id} could not answer: {answer.text}")
+        raise ChoirError(
+            _("{agent_id} could not answer: {text}").format(
+                agent_id=answer.agent_id, text=answer.text
+            )
+        )
     elif not as_json:
         sys.stdout.write(f"{answer.text}\n")
 
@@ -136,7 +140,7 @@ async def _send_and_wait(
                     return accepted
                 _refuse_to_wait(accepted)
                 answer = _await_answer(api, dm_name, conversation, accepted, message.folder)
-                agent_id = accepted.agent_id or "the agent"
+                agent_id = accepted.agent_id or _("the agent")
                 try:
                     return await _answer_or_stop(
                         answer, wait_until_stopped(api, place, conversation, agent_id)
@@ -147,12 +151,14 @@ async def _send_and_wait(
                     raise
     except TimeoutError as error:
         outcome = (
-            "The message is stored and will be answered; `choirctl chat` shows the answer"
+            _("The message is stored and will be answered; `choirctl chat` shows the answer")
             if accepted
-            else "The message was not accepted"
+            else _("The message was not accepted")
         )
         raise DeadlineExceeded(
-            f"No answer within {message.timeout_s:g} s. {outcome}; `choirctl status` shows what is down."
+            _(
+                "No answer within {timeout_s:g} s. {outcome}; `choirctl status` shows what is down."
+            ).format(timeout_s=message.timeout_s, outcome=outcome)
         ) from error
 
 
@@ -190,13 +196,17 @@ async def _await_answer(
             message = await conversation.receive()
             if isinstance(message, Draft):
                 lines = "\n".join(wrap_draft(message.text, console.width))
-                status.update(escape(lines) or WAITING)
+                status.update(escape(lines or WAITING))
             if not isinstance(message, OutboundMessage):
                 continue  # activity events are not shown in this mode
             for line in await save_files(api, dm, message, folder):
                 console.print(line, markup=False)
             if message.kind == "report":
-                console.print(f"[bold magenta]{escape(message.agent_id)} reports[/]")
+                console.print(
+                    _("[bold magenta]{agent_id} reports[/]").format(
+                        agent_id=escape(message.agent_id)
+                    )
+                )
             if message.kind in ("notice", "report", "message"):
                 console.print(message_text(message), markup=False)
             elif message.answers == accepted.inbox_id:
@@ -208,6 +218,8 @@ def _refuse_to_wait(accepted: InboundAccepted) -> None:
     if accepted.agent_state in ("stopped", "unbound"):
         raise Conflict(
             accepted.note
-            or f"Agent {accepted.agent_id} does not run. The message waits for it: start it with "
-            f"`choirctl agent start {accepted.agent_id}`."
+            or _(
+                "Agent {agent_id} does not run. The message waits for it: start it with "
+                "`choirctl agent start {agent_id}`."
+            ).format(agent_id=accepted.agent_id)
         )

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.api_clients import AddApiClient, AddedApiClient, ApiClientView
 from choir_common.wire.validation_messages import error_messages
@@ -15,6 +15,7 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import (
+    escape,
     format_age,
     print_json,
     print_rows,
@@ -23,7 +24,7 @@ from choirctl.output.printing import (
     table,
 )
 
-NO_CLIENTS = "There are no clients; `choirctl client add NAME` adds one."
+NO_CLIENTS = _("There are no clients; `choirctl client add NAME` adds one.")
 ClientName = Annotated[
     str, typer.Argument(metavar="NAME", help="As `choirctl client list` shows it.")
 ]
@@ -76,8 +77,10 @@ def add(
         return
     stdout_console().print(view.token, markup=False, soft_wrap=True)
     stderr_console().print(
-        f"This is the API key of {view.client.name}; it is not shown again. "
-        f"Base URL for OpenAI's API: {view.base_url}. MCP server: {view.mcp_url}/AGENT",
+        _(
+            "This is the API key of {name}; it is not shown again. Base URL for OpenAI's "
+            "API: {base_url}. MCP server: {mcp_url}/AGENT"
+        ).format(name=view.client.name, base_url=view.base_url, mcp_url=view.mcp_url),
         markup=False,
         soft_wrap=True,
     )
@@ -89,7 +92,7 @@ def list_(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJso
     if as_json:
         print_json(views)
         return
-    rows = table("NAME", "PERSON", "AGENTS", "SCOPES", "CREATED", "LAST USED")
+    rows = table(_("NAME"), _("PERSON"), _("AGENTS"), _("SCOPES"), _("CREATED"), _("LAST USED"))
     for view in views:
         rows.add_row(
             view.name,
@@ -114,7 +117,7 @@ def revoke(
     if as_json:
         print_json({"revoked": client})
     else:
-        stderr_console().print("The token is revoked.")
+        stderr_console().print(_("The token is revoked."))
 
 
 async def _add(place: Target, request: AddApiClient) -> AddedApiClient:

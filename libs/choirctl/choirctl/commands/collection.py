@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _, ngettext
 from choir_common.target import Target
 from choir_common.wire.memory_collections import (
     CollectionDocument,
@@ -26,7 +27,7 @@ from choirctl.output.collection_views import (
     document_rows,
     show_scan,
 )
-from choirctl.output.printing import format_count, print_json, print_rows, stderr_console
+from choirctl.output.printing import confirm, print_json, print_rows, stderr_console
 
 PAGE = 1_000
 
@@ -71,7 +72,7 @@ def add(
     place = find_target(ctx, home, url)
     if folder or any(file.is_dir() for file in files):
         if len(files) > 1:
-            raise InvalidRequest("A collection follows one folder. Name the folder alone.")
+            raise InvalidRequest(_("A collection follows one folder. Name the folder alone."))
         path = str(files[0] if folder else files[0].resolve())
         view = asyncio.run(_follow(place, agent, collection, path, wait=wait))
         if as_json:
@@ -87,7 +88,11 @@ def add(
         return
     for file, result in zip(files, results, strict=True):
         stderr_console().print(
-            f"{file.name}: {result.operation}, {format_count(result.chunks, 'piece')}",
+            _("{name}: {operation}, {count}").format(
+                name=file.name,
+                operation=result.operation,
+                count=ngettext("{count} piece", "{count} pieces", result.chunks),
+            ),
             markup=False,
         )
 
@@ -113,18 +118,18 @@ def list_collections(
     place = find_target(ctx, home, url)
     if collection is None:
         if unreadable:
-            raise InvalidRequest("--unreadable needs --collection NAME.")
+            raise InvalidRequest(_("--unreadable needs --collection NAME."))
         views = asyncio.run(_list_collections(place, agent))
         if as_json:
             print_json(views)
         else:
-            print_rows(collection_rows(views), "That agent has no collections.")
+            print_rows(collection_rows(views), _("That agent has no collections."))
         return
     documents = asyncio.run(_list_documents(place, agent, collection, unreadable, limit))
     if as_json:
         print_json(documents)
     else:
-        print_rows(document_rows(documents), "There are no such documents.")
+        print_rows(document_rows(documents), _("There are no such documents."))
 
 
 def remove(
@@ -143,17 +148,28 @@ def remove(
 
     Asks for confirmation.
     """
-    what = f"document {document} of collection {collection}" if document else f"all of {collection}"
+    what = (
+        _("document {document} of collection {collection}").format(
+            document=document, collection=collection
+        )
+        if document
+        else _("all of {collection}").format(collection=collection)
+    )
     if not yes:
         if not sys.stdin.isatty():
-            raise InvalidRequest(f"Nobody can be asked whether to erase {what}. Say --yes.")
-        typer.confirm(f"Erase {what} permanently?", abort=True, err=True)
+            raise InvalidRequest(
+                _("Nobody can be asked whether to erase {what}. Say --yes.").format(what=what)
+            )
+        confirm(_("Erase {what} permanently?").format(what=what), abort=True)
     result = asyncio.run(_remove(find_target(ctx, home, url), agent, collection, document))
     if as_json:
         print_json(result)
     else:
         stderr_console().print(
-            f"Erased: {format_count(result.documents, 'document')}.", markup=False
+            _("Erased: {count}.").format(
+                count=ngettext("{count} document", "{count} documents", result.documents)
+            ),
+            markup=False,
         )
 
 
@@ -162,7 +178,9 @@ def _require_readable(file: Path) -> None:
         with file.open("rb"):
             pass
     except OSError as error:
-        raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from error
+        raise InvalidRequest(
+            _("{file} cannot be read: {strerror}.").format(file=file, strerror=error.strerror)
+        ) from error
 
 
 async def _add(
@@ -176,7 +194,9 @@ async def _follow(
     place: Target, agent: str, collection: str, folder: str, *, wait: bool
 ) -> CollectionView:
     if not folder.startswith("/"):
-        raise InvalidRequest(f"{folder} is not an absolute path, which --folder needs.")
+        raise InvalidRequest(
+            _("{folder} is not an absolute path, which --folder needs.").format(folder=folder)
+        )
     async with connect(place) as api:
         view = await api.collections(agent).follow(collection, folder)
         if not wait:
@@ -185,7 +205,9 @@ async def _follow(
             return await show_scan(api, agent, view)
         except asyncio.CancelledError:
             stderr_console().print(
-                f"The files are read in the background: `choirctl collection list {agent}`.",
+                _(
+                    "The files are read in the background: `choirctl collection list {agent}`."
+                ).format(agent=agent),
                 markup=False,
             )
             raise

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 from pydantic import JsonValue
-from rich.markup import escape
 from rich.table import Table
 
 from choir_common.errors import ChoirError, DeadlineExceeded
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.config_api import (
     ConfigApplied,
@@ -26,6 +26,7 @@ from choir_common.wire.config_schema import config_reference, config_schema
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import (
+    escape,
     print_colored_json,
     print_json,
     print_rows,
@@ -65,11 +66,17 @@ def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
     if as_json:
         print_json(view)
         return
-    stderr_console().print(f"Version {view.version}, from {view.source.replace('-', ' ')}.")
+    stderr_console().print(
+        _("Version {version}, from {value}.").format(
+            version=view.version, value=view.source.replace("-", " ")
+        )
+    )
     if view.note:
-        stderr_console().print(f"[yellow]config.json is not active:[/] {escape(view.note)}")
+        stderr_console().print(
+            _("[yellow]config.json is not active:[/] {note}").format(note=escape(view.note))
+        )
     if view.staged:
-        stderr_console().print("Changes are staged: see `choirctl config diff`.")
+        stderr_console().print(_("Changes are staged: see `choirctl config diff`."))
     print_colored_json(view.config)
 
 
@@ -80,7 +87,7 @@ def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
     nothing is staged. Nothing becomes active before `config apply`.
     """
     place = find_target(ctx, home, url)
-    with stderr_console().status("Fetching the repositories…"):
+    with stderr_console().status(_("Fetching the repositories…")):
         config_diff = asyncio.run(_load(place))
     _print_diff(config_diff, as_json)
 
@@ -150,7 +157,7 @@ def set_(
     stderr_console().print(
         f"{key}: {_brief(before)} -> {_brief(new_value)}", markup=False, highlight=False
     )
-    stderr_console().print("Apply it with `choirctl config load`, then `choirctl config apply`.")
+    stderr_console().print(_("Apply it with `choirctl config load`, then `choirctl config apply`."))
 
 
 def _value(text: str) -> JsonValue:
@@ -185,14 +192,18 @@ def raise_unless_applied(progress: ConfigProgress, wait_s: float) -> None:
     failed = [part.name for part in progress.agents if part.state == "failed"]
     if failed:
         raise ChoirError(
-            f"Version {progress.version} is active, but {', '.join(failed)} cannot apply it: see "
-            "`choirctl config report`."
+            _(
+                "Version {version} is active, but {names} cannot apply it: see `choirctl config "
+                "report`."
+            ).format(version=progress.version, names=", ".join(failed))
         )
     late = [part.name for part in progress.agents if part.state == "waiting"]
     if late and wait_s > 0:
         raise DeadlineExceeded(
-            f"Version {progress.version} is active, but {', '.join(late)} did not confirm it "
-            f"within {wait_s:g} s: see `choirctl config report`."
+            _(
+                "Version {version} is active, but {names} did not confirm it within {wait_s:g} "
+                "s: see `choirctl config report`."
+            ).format(version=progress.version, names=", ".join(late), wait_s=wait_s)
         )
 
 
@@ -224,7 +235,7 @@ async def _apply(place: Target, wait_s: float, quiet: bool) -> ConfigApplied:
         # the digest of what was just shown: control refuses if something else is staged by now
         result = await api.config.apply(config_diff.digest)
         if not quiet:
-            stderr_console().print(f"Version {result.version} is active.")
+            stderr_console().print(_("Version {version} is active.").format(version=result.version))
         progress = await follow_report(api, result.report, wait_s, quiet)
         return result.model_copy(update={"report": progress})
 
@@ -235,20 +246,22 @@ def _print_diff(config_diff: ConfigDiff, as_json: bool) -> None:
         return
     _print_changes(config_diff)
     if config_diff.changes:
-        stderr_console().print("Activate it with `choirctl config apply`.")
+        stderr_console().print(_("Activate it with `choirctl config apply`."))
 
 
 def _print_changes(config_diff: ConfigDiff) -> None:
     if not config_diff.changes:
-        more = "" if config_diff.repos else ", and no repository has new commits"
+        more = "" if config_diff.repos else _(", and no repository has new commits")
         stderr_console().print(
-            f"The staged configuration is already active (version {config_diff.running_version}){more}.",
+            _(
+                "The staged configuration is already active (version {running_version}){more}."
+            ).format(running_version=config_diff.running_version, more=more),
             highlight=False,
         )
     for line in diff_lines(config_diff):
         stdout_console().print(line, markup=False, highlight=False, soft_wrap=True)
     for warning in config_diff.warnings:
-        stderr_console().print(f"[yellow]Warning:[/] {escape(warning)}")
+        stderr_console().print(_("[yellow]Warning:[/] {warning}").format(warning=escape(warning)))
 
 
 def diff_lines(config_diff: ConfigDiff) -> list[str]:
@@ -262,7 +275,11 @@ def diff_lines(config_diff: ConfigDiff) -> list[str]:
         for file in repo.files
     ]
     more = [
-        (f"  {repo.owner}: {repo.more} more files", repo.category, repo.note)
+        (
+            _("  {owner}: {more} more files").format(owner=repo.owner, more=repo.more),
+            repo.category,
+            repo.note,
+        )
         for repo in config_diff.repos
         if repo.more
     ]
@@ -279,18 +296,22 @@ def _place(change: ConfigChange) -> str:
     values = (
         "" if change.kind != "changed" else f": {_brief(change.before)} -> {_brief(change.after)}"
     )
-    return f"{MARKS[change.kind]} config.json: {change.path}{values}"
+    return _("{marks} config.json: {path}{values}").format(
+        marks=MARKS[change.kind], path=change.path, values=values
+    )
 
 
 def _what_to_do(change: ConfigChange) -> str:
-    return change.note or "included in: choirctl config apply"
+    return change.note or _("included in: choirctl config apply")
 
 
 def _repo(repo: RepoChange) -> str:
-    before = repo.before[:SHORT_COMMIT] if repo.before else "not built"
+    before = repo.before[:SHORT_COMMIT] if repo.before else _("not built")
     stale = " (stale)" if repo.stale else ""
     owner = repo.owner if len(repo.agents) == 1 else f"{repo.owner} ({', '.join(repo.agents)})"
-    return f"  {owner} repo: {before} -> {repo.after[:SHORT_COMMIT]}{stale}"
+    return _("  {owner} repo: {before} -> {after}{stale}").format(
+        owner=owner, before=before, after=repo.after[:SHORT_COMMIT], stale=stale
+    )
 
 
 def _brief(value: JsonValue) -> str:
@@ -299,7 +320,7 @@ def _brief(value: JsonValue) -> str:
 
 
 def _rows(progress: ConfigProgress) -> Table:
-    rows = table("WHO", "STATE", "VERSION", "DETAIL")
+    rows = table(_("WHO"), _("STATE"), _("VERSION"), _("DETAIL"))
     for part in (*progress.agents, progress.gateway):
         version = "-" if part.version is None else str(part.version)
         rows.add_row(part.name, part.state, version, escape(part.detail))

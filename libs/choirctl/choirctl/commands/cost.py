@@ -8,15 +8,15 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.money import CostGroup, CostLine, CostReport
 from choir_common.wire.money_text import format_cost
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
-from choirctl.output.printing import print_json, print_rows, stderr_console, table
+from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
 
 
 class Group(StrEnum):
@@ -80,20 +80,29 @@ def _day(text: str | None) -> str | None:
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
-        raise InvalidRequest(f"{text[:40]!r} is no day; write it as 2026-11-01.") from None
+        raise InvalidRequest(
+            _("{text!r} is no day; write it as 2026-11-01.").format(text=text[:40])
+        ) from None
 
 
 def _print_table(report: CostReport) -> None:
-    rows = table(report.by.upper(), "CALLS", "PROMPT", "CACHED", "OUTPUT", "COST")
+    rows = table(report.by.upper(), _("CALLS"), _("PROMPT"), _("CACHED"), _("OUTPUT"), _("COST"))
     for line in report.lines:
         rows.add_row(*_cells(line, escape(line.group) or "-"))
     if len(report.lines) > 1:
-        rows.add_row(*_cells(report.total, "[bold]total[/]"))
-    print_rows(rows, f"There are no model calls from {report.since} to {report.until}.")
+        rows.add_row(*_cells(report.total, _("[bold]total[/]")))
+    print_rows(
+        rows,
+        _("There are no model calls from {since} to {until}.").format(
+            since=report.since, until=report.until
+        ),
+    )
     if report.total.estimated_calls:
         stderr_console().print(
-            f"The usage of {report.total.estimated_calls:,} calls was lost in a crash; what was reserved for "
-            "them is charged.",
+            _(
+                "The usage of {estimated_calls:,} calls was lost in a crash; what was reserved "
+                "for them is charged."
+            ).format(estimated_calls=report.total.estimated_calls),
             markup=False,
         )
 
@@ -102,8 +111,10 @@ def _print_unpriced(report: CostReport) -> None:
     """Name what has no price, so that nobody takes its calls for free."""
     if report.unpriced:
         stderr_console().print(
-            f"The prices of {', '.join(report.unpriced)} are unknown: set `prices` there in config.json "
-            "(0 for what is free).",
+            _(
+                "The prices of {names} are unknown: set `prices` there in config.json (0 for "
+                "what is free)."
+            ).format(names=", ".join(report.unpriced)),
             markup=False,
         )
 

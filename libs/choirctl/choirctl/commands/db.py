@@ -10,6 +10,7 @@ from rich.status import Status
 
 from choir_common.errors import Conflict, InvalidRequest
 from choir_common.extras import installed_version
+from choir_common.i18n import _
 from choir_local.database import schemas
 from choir_local.database.backup import create_backup
 from choir_local.database.connection import open_database, require_embedded_database
@@ -18,7 +19,7 @@ from choir_local.database.restore import restore as put_back
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choirctl.api.target import AsJson, Home, find_target
-from choirctl.output.printing import print_json, print_rows, stderr_console, table
+from choirctl.output.printing import confirm, print_json, print_rows, stderr_console, table
 from choirctl.start.background import is_running
 
 
@@ -38,7 +39,7 @@ def status(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> No
     if as_json:
         print_json({"schemas": [_plain(state) for state in states]})
         return
-    rows = table("SCHEMA", "REVISION", "NEWEST", "MISSING")
+    rows = table(_("SCHEMA"), _("REVISION"), _("NEWEST"), _("MISSING"))
     for state in states:
         rows.add_row(state.schema, state.revision, state.newest, ", ".join(state.missing) or "-")
     print_rows(rows)
@@ -74,7 +75,7 @@ def backup(
 
     Choir may run meanwhile or be stopped. Workspaces are not included: they are your own files.
     """
-    with stderr_console().status("backing up…") as line:
+    with stderr_console().status(_("backing up…")) as line:
         work = create_backup(
             _settings(ctx, home),
             file.absolute(),
@@ -88,7 +89,10 @@ def backup(
     else:
         size = file.stat().st_size / 1e6
         parts = ", ".join(manifest.parts)
-        stderr_console().print(f"Wrote {file} ({size:.1f} MB): {parts}.", markup=False)
+        stderr_console().print(
+            _("Wrote {file} ({size:.1f} MB): {parts}.").format(file=file, size=size, parts=parts),
+            markup=False,
+        )
 
 
 def restore(
@@ -113,8 +117,8 @@ def restore(
         if yes or not sys.stdin.isatty() or is_running(LocalHome(settings.home)):
             raise
         stderr_console().print(conflict.message, markup=False)
-        if not typer.confirm("Replace it with the backup?", err=True):
-            raise InvalidRequest("Nothing was changed.") from None
+        if not confirm(_("Replace it with the backup?")):
+            raise InvalidRequest(_("Nothing was changed.")) from None
         result = _restore(settings, file, force=True)
     events = sum(chain.events for chain in result.chains)
     if as_json:
@@ -122,10 +126,14 @@ def restore(
         print_json({"sessions": len(result.chains), "events": events, "kept": paths})
         return
     stderr_console().print(
-        f"Restored {len(result.chains)} sessions with {events} events; all of them are verified."
+        _("Restored {count} sessions with {events} events; all of them are verified.").format(
+            count=len(result.chains), events=events
+        )
     )
     for path in result.previous_files:
-        stderr_console().print(f"The previous data are in {path}.", markup=False)
+        stderr_console().print(
+            _("The previous data are in {path}.").format(path=path), markup=False
+        )
 
 
 def _restore(settings: LocalSettings, file: Path, *, force: bool) -> RestoreResult:

@@ -3,16 +3,17 @@
 import asyncio
 
 import typer
-from rich.markup import escape
 
 from choir_common.errors import ChoirError
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choirctl.api.target import AsJson, Home, find_target
-from choirctl.output.printing import print_json, print_rows, table
+from choirctl.output.printing import escape, print_json, print_rows, table
 from choirctl.output.views import OUTCOME_COLOURS
-from choirctl.start.health_checks import Finding, Installation, query_running, run_checks
+from choirctl.start.health import Finding, Installation
+from choirctl.start.health_checks import query_running, run_checks
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +46,7 @@ async def _examine(place: Target, settings: LocalSettings) -> list[Finding]:
 
 
 def _show(findings: list[Finding]) -> None:
-    rows = table("", "CHECK", "FOUND")
+    rows = table("", _("CHECK"), _("FOUND"))
     for finding in findings:
         colour = OUTCOME_COLOURS[finding.outcome]
         rows.add_row(f"[{colour}]{finding.outcome}[/]", finding.id, escape(finding.detail))

@@ -9,14 +9,17 @@ from rich.console import Console
 from rich.status import Status
 
 from choir_common.errors import ChoirError
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_local.home import Home as LocalHome
 from choir_local.stack import kill_stack, stop_stack
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, find_target
+from choirctl.output.language import tr
 from choirctl.output.printing import print_json, stderr_console
 from choirctl.output.views import lane_state
 
+STOPPING = _("Stopping…")
 LOOK_S = 0.5
 
 
@@ -37,11 +40,13 @@ def down(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
     if as_json:
         print_json({"home": str(place.home), "stopped": stopped})
     elif stopped:
-        console.print(f"Choir in {place.home} has stopped.")
+        console.print(_("Choir in {home} has stopped.").format(home=place.home))
     else:
-        console.print(f"No Choir that `choirctl up` started runs in {place.home}.")
+        console.print(
+            _("No Choir that `choirctl up` started runs in {home}.").format(home=place.home)
+        )
         if place.socket.exists():
-            console.print("If it runs in containers, `docker compose down` stops it.")
+            console.print(_("If it runs in containers, `docker compose down` stops it."))
 
 
 async def _stop(place: Target, console: Console) -> bool:
@@ -51,10 +56,10 @@ async def _stop(place: Target, console: Console) -> bool:
     def hurry() -> None:
         # a second Ctrl-C has its default effect: it ends this command
         loop.remove_signal_handler(signal.SIGINT)
-        console.print("Killing the remaining processes.")
+        console.print(_("Killing the remaining processes."))
         kill_stack(local)
 
-    with console.status("Stopping…") as line:
+    with console.status(STOPPING) as line:
         loop.add_signal_handler(signal.SIGINT, hurry)
         showing = asyncio.ensure_future(_show_agents(place, line))
         try:
@@ -76,4 +81,8 @@ async def _show_agents(place: Target, line: Status) -> None:
                 f"{agent.agent_id} {', '.join(lane_state(lane) for lane in agent.lanes)}".strip()
                 for agent in running
             )
-            line.update(f"Stopping… {words} (Ctrl-C kills them now)" if words else "Stopping…")
+            line.update(
+                tr(_("Stopping… {words} (Ctrl-C kills them now)").format(words=words))
+                if words
+                else tr(STOPPING)
+            )

@@ -5,18 +5,18 @@ import time
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from choir_common.errors import ChoirError, DeadlineExceeded, NotFound
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.rpc import HarnessStatus
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
-from choirctl.output.printing import print_json, print_rows, table
+from choirctl.output.printing import escape, print_json, print_rows, table
 
 POLL_S = 0.5
-NOTHING = "No harnesses; docs/harnesses.md tells how to add one to config.json."
+NOTHING = _("No harnesses; docs/harnesses.md tells how to add one to config.json.")
 
 HarnessArgument = Annotated[str, typer.Argument(metavar="NAME", help="The harness, by name.")]
 
@@ -58,16 +58,22 @@ def test_harness(
     _print(entries, as_json=as_json)
     for entry in entries:
         if entry.state == "failed":
-            raise ChoirError(f"{name} does not work for {entry.agent}: {entry.detail}")
+            raise ChoirError(
+                _("{name} does not work for {agent}: {detail}").format(
+                    name=name, agent=entry.agent, detail=entry.detail
+                )
+            )
         if entry.state == "starting":
-            raise DeadlineExceeded(f"{name} was not tried by {entry.agent} yet.")
+            raise DeadlineExceeded(
+                _("{name} was not tried by {agent} yet.").format(name=name, agent=entry.agent)
+            )
 
 
 def _print(entries: list[HarnessEntry], *, as_json: bool) -> None:
     if as_json:
         print_json(entries)
         return
-    rows = table("HARNESS", "AGENT", "STATE", "PROTOCOL", "CAPABILITIES", "NOTE")
+    rows = table(_("HARNESS"), _("AGENT"), _("STATE"), _("PROTOCOL"), _("CAPABILITIES"), _("NOTE"))
     for entry in entries:
         rows.add_row(
             entry.name,
@@ -102,7 +108,9 @@ async def _wait_for(place: Target, name: str, wait_s: float) -> list[HarnessEntr
             if entries:
                 return entries
             raise NotFound(
-                f"No running agent has the harness {name!r}. `choirctl config diff` shows whether it is "
-                "active."
+                _(
+                    "No running agent has the harness {name!r}. `choirctl config diff` shows whether "
+                    "it is active."
+                ).format(name=name)
             )
         await asyncio.sleep(POLL_S)

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.triggers import DeliveryView, HookTest, HookTestResult, HookView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
-from choirctl.output.printing import print_json, print_rows, stdout_console, table
+from choirctl.output.printing import escape, print_json, print_rows, stdout_console, table
 
-NOTHING = "No hooks; docs/hooks.md shows how to add one to config.json."
-NO_DELIVERIES = "Nothing has arrived."
+NOTHING = _("No hooks; docs/hooks.md shows how to add one to config.json.")
+NO_DELIVERIES = _("Nothing has arrived.")
 SHOWN_TEXT = 60
 HookName = Annotated[str, typer.Argument(metavar="HOOK", help="A name in `hooks` of config.json.")]
 Body = Annotated[str | None, typer.Option("--body", help="The JSON body.")]
@@ -43,9 +43,22 @@ def list_hooks(
     if as_json:
         print_json(views)
         return
-    rows = table("HOOK", "AGENT", "KIND", "SIGNATURE", "WAITING", "RUNNING", "REFUSED", "NOTE")
+    rows = table(
+        _("HOOK"),
+        _("AGENT"),
+        _("KIND"),
+        _("SIGNATURE"),
+        _("WAITING"),
+        _("RUNNING"),
+        _("REFUSED"),
+        _("NOTE"),
+    )
     for view in views:
-        refusal = f"last refusal: {view.last_refusal}" if view.last_refusal else ""
+        refusal = (
+            _("last refusal: {last_refusal}").format(last_refusal=view.last_refusal)
+            if view.last_refusal
+            else ""
+        )
         rows.add_row(
             escape(view.name),
             view.agent_id,
@@ -81,7 +94,9 @@ def test_hook(
     console = stdout_console()
     console.print(result.text, markup=False)
     if result.delivery_id is not None:
-        console.print(f"Sent as {result.delivery_id}.", markup=False)
+        console.print(
+            _("Sent as {delivery_id}.").format(delivery_id=result.delivery_id), markup=False
+        )
 
 
 def list_deliveries(
@@ -102,7 +117,7 @@ def print_deliveries(views: list[DeliveryView], *, as_json: bool) -> None:
     if as_json:
         print_json(views)
         return
-    rows = table("DELIVERY", "RECEIVED", "STATE", "BYTES", "DETAIL", "TEXT")
+    rows = table(_("DELIVERY"), _("RECEIVED"), _("STATE"), _("BYTES"), _("DETAIL"), _("TEXT"))
     for view in views:
         text = " ".join(view.text.split())
         rows.add_row(
@@ -118,13 +133,15 @@ def print_deliveries(views: list[DeliveryView], *, as_json: bool) -> None:
 
 def _read_body(body: str | None, file: str | None) -> str:
     if (body is None) == (file is None):
-        raise InvalidRequest("Give exactly one of --body and --file.")
+        raise InvalidRequest(_("Give exactly one of --body and --file."))
     if body is not None:
         return body
     try:
         return sys.stdin.read() if file == "-" else Path(str(file)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{file} cannot be read: {error}.") from None
+        raise InvalidRequest(
+            _("{file} cannot be read: {error}.").format(file=file, error=error)
+        ) from None
 
 
 async def _list(place: Target) -> list[HookView]:

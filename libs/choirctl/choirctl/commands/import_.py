@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import Message, _, join, ngettext
 from choir_common.target import Target
 from choir_common.wire.memory_records import Record
 from choirctl.api.target import AsJson, Home, Url, find_target
@@ -24,27 +25,27 @@ from choirctl.imports.items import Item
 from choirctl.imports.report import ImportReport
 from choirctl.imports.send import ImportResult, ImportTask, find_agent, send_import, undo_import
 from choirctl.imports.source_files import SourceFiles, open_source
-from choirctl.output.printing import format_count, print_json, stderr_console
+from choirctl.output.printing import confirm, print_json, stderr_console
 
 SHOWN = 20
 Reader = Callable[[SourceFiles], Iterator[Item]]
 SOURCES: dict[str, tuple[Reader, str]] = {
-    "openclaw": (openclaw.read, "Import OpenClaw's folder, ~/.openclaw."),
-    "hermes": (hermes.read, "Import the folder of Hermes Agent, ~/.hermes."),
-    "chatgpt": (chatgpt.read, "Import ChatGPT's data export."),
-    "claude": (claude.read, "Import the data export of claude.ai."),
-    "nanobot": (nanobot.read, "Import nanobot's folder, ~/.nanobot."),
+    "openclaw": (openclaw.read, _("Import OpenClaw's folder, ~/.openclaw.")),
+    "hermes": (hermes.read, _("Import the folder of Hermes Agent, ~/.hermes.")),
+    "chatgpt": (chatgpt.read, _("Import ChatGPT's data export.")),
+    "claude": (claude.read, _("Import the data export of claude.ai.")),
+    "nanobot": (nanobot.read, _("Import nanobot's folder, ~/.nanobot.")),
 }
 """The reader of each source, and the help of its command."""
-COUNTED: dict[str, tuple[str, ...]] = {
-    "persona": ("persona file",),
-    "memories": ("memory", "memories"),
-    "conversations": ("conversation",),
-    "messages": ("message",),
-    "schedules": ("schedule",),
-    "channels": ("channel",),
+COUNTED: dict[str, Callable[[int], Message]] = {
+    "persona": lambda n: ngettext("{count} persona file", "{count} persona files", n),
+    "memories": lambda n: ngettext("{count} memory", "{count} memories", n),
+    "conversations": lambda n: ngettext("{count} conversation", "{count} conversations", n),
+    "messages": lambda n: ngettext("{count} message", "{count} messages", n),
+    "schedules": lambda n: ngettext("{count} schedule", "{count} schedules", n),
+    "channels": lambda n: ngettext("{count} channel", "{count} channels", n),
 }
-"""The counts of a report that are shown, with their nouns."""
+"""The counts of a report that are shown."""
 CHANNEL_COMMANDS = {"telegram": "choirctl telegram connect"}
 CHANNEL_GUIDES = ("discord", "slack", "matrix", "email", "whatsapp", "signal")
 
@@ -99,7 +100,7 @@ def _import(
     undo: bool,
     as_json: bool,
 ) -> None:
-    read, _ = SOURCES[source]
+    read, _help = SOURCES[source]
     with open_source(path) as files:
         default_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
@@ -118,7 +119,12 @@ def _import(
                 print_json({"dry_run": True, **report.figures()})
             return
         agent_id = asyncio.run(find_agent(place, agent))
-        _ask(f"{'Erase' if undo else 'Import'} this, agent {agent_id}?", yes=yes)
+        _ask(
+            _("{value} this, agent {agent_id}?").format(
+                value=_("Erase") if undo else _("Import"), agent_id=agent_id
+            ),
+            yes=yes,
+        )
         task = ImportTask(place, agent_id, report, batches)
         counts = asyncio.run(undo_import(task) if undo else send_import(task))
     if as_json:
@@ -132,48 +138,86 @@ def _ask(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InvalidRequest("Nobody can be asked. Say --yes to import it, or --dry-run to look.")
-    if not typer.confirm(question, err=True):
-        raise InvalidRequest("Nothing was changed.")
+        raise InvalidRequest(
+            _("Nobody can be asked. Say --yes to import it, or --dry-run to look.")
+        )
+    if not confirm(question):
+        raise InvalidRequest(_("Nothing was changed."))
 
 
 def _print_report(report: ImportReport) -> None:
-    counted = (format_count(report.counts[name], *nouns) for name, nouns in COUNTED.items())
-    _tell("Found: " + ", ".join(counted))
+    counted = (describe(report.counts[name]) for name, describe in COUNTED.items())
+    _tell(_("Found: {counted}").format(counted=join(", ", counted)))
     if report.first and report.last:
-        _tell(f"From {report.first:%Y-%m-%d} to {report.last:%Y-%m-%d}")
+        _tell(
+            _("From {first:%Y-%m-%d} to {last:%Y-%m-%d}").format(
+                first=report.first, last=report.last
+            )
+        )
     for schedule in report.schedules:
         zone = f" {schedule.zone}" if schedule.zone else ""
-        _tell(f"Schedule, paused: {schedule.timing} {schedule.value}{zone}: {schedule.text}")
+        _tell(
+            _("Schedule, paused: {timing} {value}{zone}: {text}").format(
+                timing=schedule.timing, value=schedule.value, zone=zone, text=schedule.text
+            )
+        )
     for channel in report.channels:
-        _tell(f"Channel {channel}: {_advice(channel)}. Its tokens are not copied.")
+        _tell(
+            _("Channel {channel}: {advice}. Its tokens are not copied.").format(
+                channel=channel, advice=_advice(channel)
+            )
+        )
     for omission in report.omissions[:SHOWN]:
-        _tell(f"Left out: {omission.place}: {omission.reason}")
+        _tell(_("Left out: {place}: {reason}").format(place=omission.place, reason=omission.reason))
     if report.counts["left out"] > SHOWN:
-        _tell(f"Left out: {report.counts['left out'] - SHOWN:,} more; --json lists them.")
+        _tell(
+            _("Left out: {counts:,} more; --json lists them.").format(
+                counts=report.counts["left out"] - SHOWN
+            )
+        )
     for persona in report.personas:
-        _tell(f"Persona {persona.name}, which would become part of every prompt:")
+        _tell(
+            _("Persona {name}, which would become part of every prompt:").format(name=persona.name)
+        )
         _tell(persona.text)
-        _tell(f"End of {persona.name}.")
+        _tell(_("End of {name}.").format(name=persona.name))
 
 
 def _advice(channel: str) -> str:
     if channel in CHANNEL_COMMANDS:
-        return f"connect it with `{CHANNEL_COMMANDS[channel]}`"
-    return f"see docs/{channel}.md" if channel in CHANNEL_GUIDES else "Choir has no such channel"
+        return _("connect it with `{channel_commands}`").format(
+            channel_commands=CHANNEL_COMMANDS[channel]
+        )
+    return (
+        _("see docs/{channel}.md").format(channel=channel)
+        if channel in CHANNEL_GUIDES
+        else _("Choir has no such channel")
+    )
 
 
 def _print_result(counts: ImportResult, agent_id: str, *, undo: bool) -> None:
     if undo:
-        _tell(f"Erased from the memory of {agent_id}: {format_count(counts.erased, 'record')}.")
+        _tell(
+            _("Erased from the memory of {agent_id}: {count}.").format(
+                agent_id=agent_id,
+                count=ngettext("{count} record", "{count} records", counts.erased),
+            )
+        )
     elif not (counts.new_records or counts.schedules or counts.persona == "written"):
-        _tell(f"Nothing new: {agent_id} has all of it.")
+        _tell(_("Nothing new: {agent_id} has all of it.").format(agent_id=agent_id))
     else:
         _tell(
-            f"Imported into the memory of {agent_id}: {format_count(counts.new_records, 'record')}."
+            _("Imported into the memory of {agent_id}: {count}.").format(
+                agent_id=agent_id,
+                count=ngettext("{count} record", "{count} records", counts.new_records),
+            )
         )
     if counts.left_alone:
-        _tell(f"Left as they are, because they were changed or erased here: {counts.left_alone:,}.")
+        _tell(
+            _("Left as they are, because they were changed or erased here: {left_alone:,}.").format(
+                left_alone=counts.left_alone
+            )
+        )
     for note in counts.notes:
         _tell(note)
 

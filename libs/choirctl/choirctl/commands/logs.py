@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.ids import is_agent_id
 from choir_common.logs import reader as reading
 from choirctl.api.target import AsJson, Home, find_target
@@ -72,7 +73,7 @@ def logs(
     place = find_target(ctx, home)
     if place.url is not None:
         raise InvalidRequest(
-            "Logs are files: run this on the machine where Choir runs, without --url."
+            _("Logs are files: run this on the machine where Choir runs, without --url.")
         )
     path = log_path(place.home / "logs", source)
     if not path.exists():
@@ -98,10 +99,16 @@ def log_path(directory: Path, source: str) -> Path:
     if plain and (path.exists() or (directory / "archive" / source).is_dir()):
         return path
     sources = sorted({p.stem for p in directory.glob("*.log")} | _archived_sources(directory))
-    listing = f"There are {', '.join(sources)}" if sources else f"There is none yet in {directory}"
+    listing = (
+        _("There are {names}").format(names=", ".join(sources))
+        if sources
+        else _("There is none yet in {directory}").format(directory=directory)
+    )
     raise NotFound(
-        f"There is no log of {source!r}. {listing}. What runs in a container of docker compose is read "
-        "with `docker compose logs SERVICE`."
+        _(
+            "There is no log of {source!r}. {listing}. What runs in a container of docker "
+            "compose is read with `docker compose logs SERVICE`."
+        ).format(source=source, listing=listing)
     )
 
 
@@ -131,5 +138,8 @@ def _print_archive_path(path: Path, source: str) -> None:
     files = sorted((path.parent / "archive" / source).glob("*.log*"))
     if files:
         stderr_console().print(
-            f"{source} has no current log. The last one was archived as {files[-1]}.", markup=False
+            _("{source} has no current log. The last one was archived as {files}.").format(
+                source=source, files=files[-1]
+            ),
+            markup=False,
         )

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 from pydantic import JsonValue, ValidationError
-from rich.markup import escape
 
 from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.mcp_config import McpConfig, McpServerConfig
 from choir_common.wire.operator import AgentView
@@ -30,11 +30,11 @@ from choirctl.commands.mcp_settings import (
     raw_servers,
     read_config,
 )
-from choirctl.output.printing import print_json, print_rows, stderr_console, table
+from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
 from choirctl.start.config_set import set_value
 
 POLL_S = 0.5
-NOTHING = "No MCP servers; `choirctl mcp add NAME -- COMMAND` adds one."
+NOTHING = _("No MCP servers; `choirctl mcp add NAME -- COMMAND` adds one.")
 
 ServerName = Annotated[str, typer.Argument(metavar="NAME", help="The server, by name.")]
 Command = Annotated[
@@ -86,7 +86,7 @@ def list_servers(
     if as_json:
         print_json([_entry(agent, status) for agent, status in servers])
         return
-    rows = table("SERVER", "AGENT", "STATE", "TOOLS", "NOTE")
+    rows = table(_("SERVER"), _("AGENT"), _("STATE"), _("TOOLS"), _("NOTE"))
     for agent, status in servers:
         count = str(len(status.tools))
         note = "; ".join(filter(None, (status.detail, *status.progress)))
@@ -120,7 +120,11 @@ def add_server(
     file = find_target(ctx, home).home / "config.json"
     config = read_config(file)
     if name in config.mcp.servers:
-        raise Conflict(f"{SERVERS}.{name} exists; remove it first, or choose another name.")
+        raise Conflict(
+            _("{servers}.{name} exists; remove it first, or choose another name.").format(
+                servers=SERVERS, name=name
+            )
+        )
     entry: dict[str, JsonValue] = {"agents": [*(agent or only_agent(config))]}
     entry |= {"url": server_url} if server_url else {"command": [*(command or ())]}
     if secret and server_url:
@@ -137,7 +141,12 @@ def add_server(
     if as_json:
         print_json({"file": str(file), "name": name, "server": entry})
         return
-    stderr_console().print(f"Added {SERVERS}.{name} to {file}. {ACTIVATE}", highlight=False)
+    text = _("Added {servers}.{name} to {file}. {activate}")
+    _tell(text.format(servers=SERVERS, name=name, file=file, activate=ACTIVATE))
+
+
+def _tell(text: str) -> None:
+    stderr_console().print(text, highlight=False)
 
 
 def test_server(
@@ -159,17 +168,23 @@ def test_server(
     if as_json:
         print_json([_entry(agent, status) for agent, status in statuses])
     else:
-        rows = table("AGENT", "STATE", "TOOL", "NOTE")
+        rows = table(_("AGENT"), _("STATE"), _("TOOL"), _("NOTE"))
         for agent, status in statuses:
             for tool in status.tools or ("",):
                 rows.add_row(agent, status.state, escape(tool), escape(status.detail))
         print_rows(rows, NOTHING)
     for agent, status in statuses:
         if status.state in ("refused", "failed", "restarting"):
-            raise ChoirError(f"{name} does not work for {agent}: {status.detail}")
+            raise ChoirError(
+                _("{name} does not work for {agent}: {detail}").format(
+                    name=name, agent=agent, detail=status.detail
+                )
+            )
         if status.state != "ready":
             raise DeadlineExceeded(
-                f"{name} is not ready for {agent}: {status.detail or status.state}"
+                _("{name} is not ready for {agent}: {detail}").format(
+                    name=name, agent=agent, detail=status.detail or status.state
+                )
             )
 
 
@@ -180,12 +195,21 @@ def remove_server(
     file = find_target(ctx, home).home / "config.json"
     servers = raw_servers(file)
     if name not in servers:
-        raise NotFound(f"There is no {SERVERS}.{name} in {file}.")
+        raise NotFound(
+            _("There is no {servers}.{name} in {file}.").format(
+                servers=SERVERS, name=name, file=file
+            )
+        )
     _write(file, {key: entry for key, entry in servers.items() if key != name}, name)
     if as_json:
         print_json({"file": str(file), "name": name})
         return
-    stderr_console().print(f"Removed {SERVERS}.{name} from {file}. {ACTIVATE}", highlight=False)
+    stderr_console().print(
+        _("Removed {servers}.{name} from {file}. {activate}").format(
+            servers=SERVERS, name=name, file=file, activate=ACTIVATE
+        ),
+        highlight=False,
+    )
 
 
 def _entry(agent: str, status: McpServerStatus) -> ServerEntry:
@@ -205,7 +229,7 @@ def _write(file: Path, servers: dict[str, JsonValue], name: str) -> None:
 def _pairs(option: str, words: list[str]) -> JsonValue:
     pairs = [word.partition("=") for word in words]
     if not all(name and value for name, _, value in pairs):
-        raise InvalidRequest(f"{option} is NAME=VALUE.")
+        raise InvalidRequest(_("{option} is NAME=VALUE.").format(option=option))
     return {name: value for name, _, value in pairs}
 
 
@@ -236,7 +260,9 @@ async def _wait_for(place: Target, name: str, wait_s: float) -> list[tuple[str, 
             if statuses:
                 return statuses
             raise NotFound(
-                f"No running agent has the MCP server {name!r}. `choirctl config diff` shows whether it is "
-                "active."
+                _(
+                    "No running agent has the MCP server {name!r}. `choirctl config diff` shows "
+                    "whether it is active."
+                ).format(name=name)
             )
         await asyncio.sleep(POLL_S)

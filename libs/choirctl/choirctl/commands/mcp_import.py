@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 from pydantic import JsonValue
-from rich.markup import escape
 
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.escape_text import escape_hidden
+from choir_common.i18n import _
 from choir_common.secret_file import check_secret_value, edit_secret_file, read_secret_file
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.commands.mcp_settings import (
@@ -21,7 +21,7 @@ from choirctl.commands.mcp_settings import (
     raw_servers,
     read_config,
 )
-from choirctl.output.printing import print_json, print_rows, stderr_console, table
+from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
 from choirctl.start.config_set import set_value
 from choirctl.start.mcp_file import ForeignServer, read_mcp_file
 
@@ -100,13 +100,21 @@ def _decide(
     if before == server.entry:
         return _Row(server, "unchanged", "")
     if before is not None:
-        return _Row(server, "kept", f"{SERVERS}.{server.name} exists with other settings")
+        return _Row(
+            server,
+            "kept",
+            _("{servers}.{name} exists with other settings").format(
+                servers=SERVERS, name=server.name
+            ),
+        )
     for name, value in server.secrets.items():
         if value is not None and values_before.get(name, value) != value:
             return _Row(
                 server,
                 "left out",
-                f"the secret {name} exists with another value: choirctl secret delete {name}",
+                _(
+                    "the secret {name} exists with another value: choirctl secret delete {name}"
+                ).format(name=name),
             )
         if value is not None:
             check_secret_value(value)
@@ -124,23 +132,29 @@ def _secrets(file: Path) -> dict[str, str]:
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise InvalidRequest(f"{path} has more than {MAX_FILE_BYTES} bytes.")
+            raise InvalidRequest(
+                _("{path} has more than {max_file_bytes} bytes.").format(
+                    path=path, max_file_bytes=MAX_FILE_BYTES
+                )
+            )
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidRequest(f"{path} is not UTF-8 text.") from None
+        raise InvalidRequest(_("{path} is not UTF-8 text.").format(path=path)) from None
     except FileNotFoundError:
-        raise NotFound(f"There is no file {path}.") from None
+        raise NotFound(_("There is no file {path}.").format(path=path)) from None
     except OSError as error:
-        raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from None
+        raise InvalidRequest(
+            _("{path} cannot be read: {strerror}.").format(path=path, strerror=error.strerror)
+        ) from None
 
 
 def _print(rows: list[_Row]) -> None:
-    lines = table("SERVER", "", "SECRETS", "NOTE")
+    lines = table(_("SERVER"), "", _("SECRETS"), _("NOTE"))
     for row in rows:
         name = row.server.name or row.server.source
         cells = (name, row.result, ", ".join(sorted(row.server.secrets)) or "-", row.note)
         lines.add_row(*(escape(escape_hidden(cell, keep="")) for cell in cells))
-    print_rows(lines, "No servers.")
+    print_rows(lines, _("No servers."))
     for row in rows:
         if row.result == "added":
             what = json.dumps(row.server.entry)
@@ -149,9 +163,13 @@ def _print(rows: list[_Row]) -> None:
 
 def _print_next_step(file: Path, count: int, preview: bool) -> None:
     if not count:
-        text = "Nothing was changed."
+        text = _("Nothing was changed.")
     elif preview:
-        text = f"Nothing was changed: without --preview, {count} would be added to {file}."
+        text = _(
+            "Nothing was changed: without --preview, {count} would be added to {file}."
+        ).format(count=count, file=file)
     else:
-        text = f"Added {count} to {file}. {ACTIVATE}"
+        text = _("Added {count} to {file}. {activate}").format(
+            count=count, file=file, activate=ACTIVATE
+        )
     stderr_console().print(text, highlight=False, markup=False)

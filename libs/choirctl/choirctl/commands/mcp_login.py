@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest, NotFound
 from choir_common.escape_text import spell_uncertain
+from choir_common.i18n import _
 from choir_common.mcp_login import McpLogin, login_secret, read_login
 from choir_common.secret_file import edit_secret_file
 from choir_common.wire.mcp_config import McpServerConfig, oauth_token_secret
@@ -23,6 +24,7 @@ from choirctl.api.oauth_redirect import (
 )
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.commands.mcp_settings import SERVERS, raw_servers, read_config
+from choirctl.output.language import tr
 from choirctl.output.printing import print_json, stderr_console
 from choirctl.start.config_set import set_value
 
@@ -66,7 +68,11 @@ def log_in(
     if as_json:
         print_json({"name": name, "url": url, "secret": oauth_token_secret(url)})
         return
-    _print(f"Logged in at {name}. Activate it: choirctl secret apply, config load, config apply.")
+    _print(
+        _(
+            "Logged in at {name}. Activate it: choirctl secret apply, config load, config apply."
+        ).format(name=name)
+    )
 
 
 def log_out(
@@ -83,7 +89,7 @@ def log_out(
     with edit_secret_file(directory / "secrets.json") as values:
         token, login = (values.pop(secret, None) for secret in names)
     if token is None and login is None and not server.oauth:
-        raise NotFound(f"There is no login at {name}.")
+        raise NotFound(_("There is no login at {name}.").format(name=name))
     _change(directory, name, is_on=False)
     # Last: whatever the server answers, the token is not used any more
     is_revoked, note = asyncio.run(_revoke(read_login(login, url), token))
@@ -91,7 +97,11 @@ def log_out(
         print_json({"name": name, "url": url, "revoked": is_revoked, "note": note})
         return
     _print(note)
-    _print(f"Logged out of {name}. Activate it: choirctl secret apply, config load, config apply.")
+    _print(
+        _(
+            "Logged out of {name}. Activate it: choirctl secret apply, config load, config apply."
+        ).format(name=name)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +114,14 @@ class _Browser:
 
     async def ask(self, redirects: RedirectServer, address: str, state: str) -> Redirect:
         """Show an address and return the redirect."""
-        _print(f"Open this address to log in:\n{spell_uncertain(address)}")
+        _print(
+            _("Open this address to log in:\n{spell_uncertain}").format(
+                spell_uncertain=spell_uncertain(address)
+            )
+        )
         if self.paste:
             text = await asyncio.to_thread(
-                typer.prompt, "The address to which you were sent", err=True
+                typer.prompt, tr(_("The address to which you were sent")), err=True
             )
             return read_redirect(text, redirects.redirect_uri, state)
         redirects.expect(state)
@@ -132,7 +146,9 @@ async def _log_in(directory: Path, url: str, browser: _Browser, private_hosts: s
 async def _revoke(login: McpLogin | None, token: str | None) -> tuple[bool, str]:
     """End a token at its server; return whether it did, and a sentence about it."""
     if login is None or not login.revocation_endpoint:
-        return False, "Its authorization server cannot end the token at once; it expires by itself."
+        return False, _(
+            "Its authorization server cannot end the token at once; it expires by itself."
+        )
     # The SDK takes a second to import.
     from choirctl.api.oauth_login import revoke_tokens  # noqa: PLC0415
 
@@ -141,20 +157,32 @@ async def _revoke(login: McpLogin | None, token: str | None) -> tuple[bool, str]
     except ChoirError as error:
         return (
             False,
-            f"The token was not ended at its server: {error.message} It expires by itself.",
+            _("The token was not ended at its server: {message} It expires by itself.").format(
+                message=error.message
+            ),
         )
-    return True, "The token was ended at its authorization server."
+    return True, _("The token was ended at its authorization server.")
 
 
 def _server(directory: Path, name: str) -> McpServerConfig:
     """Return a server by URL without a fixed token; raises NotFound, InvalidRequest or Conflict."""
     server = read_config(directory / "config.json").mcp.servers.get(name)
     if server is None:
-        raise NotFound(f"There is no {SERVERS}.{name} in {directory / 'config.json'}.")
+        raise NotFound(
+            _("There is no {servers}.{name} in {directory}.").format(
+                servers=SERVERS, name=name, directory=directory / "config.json"
+            )
+        )
     if server.url is None:
-        raise InvalidRequest(f"{name} is a command; a login is for a server by URL.")
+        raise InvalidRequest(
+            _("{name} is a command; a login is for a server by URL.").format(name=name)
+        )
     if server.secret is not None:
-        raise Conflict(f"{SERVERS}.{name} has a fixed token (`secret`); remove it there first.")
+        raise Conflict(
+            _("{servers}.{name} has a fixed token (`secret`); remove it there first.").format(
+                servers=SERVERS, name=name
+            )
+        )
     return server
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import read_env
 from choirctl.api.target import Home, Url, find_target
 from choirctl.output.terminal import unwrap_stream
@@ -29,7 +30,10 @@ def serve_agent(
     token = read_env(TOKEN_VARIABLE)
     if token is None:
         raise InvalidRequest(
-            f"{TOKEN_VARIABLE} is not set. `choirctl client add NAME --agent {agent}` prints a token for it."
+            _(
+                "{token_variable} is not set. `choirctl client add NAME --agent {agent}` prints "
+                "a token for it."
+            ).format(token_variable=TOKEN_VARIABLE, agent=agent)
         )
     # Late: the SDK takes a second, which the other commands of this group do not need.
     from choirctl.api.mcp_bridge import serve_stdio  # noqa: PLC0415

@@ -7,12 +7,13 @@ from typing import Annotated
 from pydantic import JsonValue, ValidationError
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.wire.config import Config
 from choir_common.wire.validation_messages import error_messages
 from choirctl.arguments import config_name_option
 
 SERVERS = "mcp.servers"
-ACTIVATE = "Activate it with `choirctl config load`, then `choirctl config apply`."
+ACTIVATE = _("Activate it with `choirctl config load`, then `choirctl config apply`.")
 
 Agents = Annotated[
     list[str] | None,
@@ -27,9 +28,15 @@ def read_config(file: Path) -> Config:
     try:
         return Config.model_validate_json(file.read_bytes())
     except FileNotFoundError:
-        raise NotFound(f"There is no {file}. `choirctl init` makes a first one.") from None
+        raise NotFound(
+            _("There is no {file}. `choirctl init` makes a first one.").format(file=file)
+        ) from None
     except ValidationError as error:
-        raise InvalidRequest(f"{file} is invalid: {error_messages(error, 'the file')[0]}") from None
+        raise InvalidRequest(
+            _("{file} is invalid: {error_messages}").format(
+                file=file, error_messages=error_messages(error, "the file")[0]
+            )
+        ) from None
 
 
 def raw_servers(file: Path) -> dict[str, JsonValue]:
@@ -43,6 +50,8 @@ def only_agent(config: Config) -> list[str]:
     """Return the only agent; raises InvalidRequest if there are several."""
     if len(config.agents) != 1:
         raise InvalidRequest(
-            f"Say who may use it: --agent {' or --agent '.join(sorted(config.agents))}."
+            _("Say who may use it: --agent {names}.").format(
+                names=" or --agent ".join(sorted(config.agents))
+            )
         )
     return [*config.agents]

@@ -11,8 +11,10 @@ import typer
 
 from choir_client import AsyncMemory
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _, ngettext
 from choir_common.target import Target
-from choir_common.wire.memory_operator import AuditEntry
+from choir_common.wire.memory_operator import AuditEntry, MemoryErased
+from choir_common.wire.memory_sessions import SessionErased
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, complete_with
@@ -36,7 +38,7 @@ from choirctl.output.memory_views import (
     memory_notes,
 )
 from choirctl.output.printing import (
-    format_count,
+    confirm,
     print_json,
     print_rows,
     stderr_console,
@@ -129,28 +131,30 @@ def delete(
     a session stays. Asks for confirmation.
     """
     if (document is None) == (session is None):
-        raise InvalidRequest("Name a document or a --session to erase.")
+        raise InvalidRequest(_("Name a document or a --session to erase."))
     place = find_target(ctx, home, url)
     if not yes:
         _confirm(place, agent, document, session)
+    counts: SessionErased | MemoryErased
     if session is not None:
         erasure = send(place, agent, lambda memory: memory.erase_session(session))
-        counts, words = erasure.model_dump(), format_count(erasure.documents, "document")
+        counts, derived = erasure, 0
     else:
         deletion = send(place, agent, lambda memory: memory.delete(document or "", expected))
-        rest = (
-            f" and {format_count(deletion.derived, 'document')} derived from it"
-            if deletion.derived
-            else ""
-        )
-        counts, words = (
-            deletion.model_dump(),
-            f"{format_count(deletion.documents, 'document')}{rest}",
-        )
+        counts, derived = deletion, deletion.derived
     if as_json:
-        print_json(counts)
+        print_json(counts.model_dump())
     else:
-        stderr_console().print(f"Erased: {words}.", markup=False)
+        _print_erased(counts.documents, derived)
+
+
+def _print_erased(documents: int, derived: int) -> None:
+    count = ngettext("{count} document", "{count} documents", documents)
+    text = _("Erased: {count}.").format(count=count)
+    if derived:
+        others = ngettext("{count} document", "{count} documents", derived)
+        text = _("Erased: {count} and {others} derived from it.").format(count=count, others=others)
+    stderr_console().print(text, markup=False)
 
 
 def audit(
@@ -172,7 +176,7 @@ def audit(
     if as_json:
         print_json(entries)
     else:
-        print_rows(audit_rows(entries), "The audit log of that memory is empty.")
+        print_rows(audit_rows(entries), _("The audit log of that memory is empty."))
 
 
 def feedback(
@@ -193,7 +197,7 @@ def feedback(
     if as_json:
         print_json(page.items)
     else:
-        print_rows(feedback_rows(page.items), "No feedback was given.")
+        print_rows(feedback_rows(page.items), _("No feedback was given."))
 
 
 def receipt(
@@ -211,7 +215,10 @@ def receipt(
     view = send(find_target(ctx, home, url), agent, lambda memory: memory.receipt(name))
     if not as_json:
         stderr_console().print(
-            f"{view.at:%Y-%m-%d %H:%M:%S}, asked by {view.asked_by}", markup=False
+            _("{at:%Y-%m-%d %H:%M:%S}, asked by {asked_by}").format(
+                at=view.at, asked_by=view.asked_by
+            ),
+            markup=False,
         )
     print_json(view if as_json else dict(view.receipt))
 
@@ -229,11 +236,19 @@ async def _audit(memory: AsyncMemory, before: int | None, limit: int) -> list[Au
 
 
 def _confirm(place: Target, agent: str, document: str | None, session: str | None) -> None:
-    what = f"everything in {agent}'s memory about session {session}" if session else f"{document}"
+    what = (
+        _("everything in {agent}'s memory about session {session}").format(
+            agent=agent, session=session
+        )
+        if session
+        else f"{document}"
+    )
     if not sys.stdin.isatty():
-        raise InvalidRequest(f"Nobody can be asked whether to erase {what}. Say --yes.")
+        raise InvalidRequest(
+            _("Nobody can be asked whether to erase {what}. Say --yes.").format(what=what)
+        )
     if document is not None:
         detail = send(place, agent, lambda memory: memory.document(document))
         stdout_console().print(document_facts(detail))
-    if not typer.confirm(f"Erase {what} permanently?", err=True):
-        raise InvalidRequest("Nothing was erased.")
+    if not confirm(_("Erase {what} permanently?").format(what=what)):
+        raise InvalidRequest(_("Nothing was erased."))

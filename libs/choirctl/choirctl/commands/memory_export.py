@@ -20,6 +20,7 @@ from rich.control import Control
 from rich.segment import ControlType
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest, NotFound, OutcomeUnknown
+from choir_common.i18n import _, ngettext
 from choir_common.target import Target
 from choir_common.wire.memory_operator import ImportRecords
 from choir_common.wire.memory_records import ExportFooter, ExportHeader, Record
@@ -28,7 +29,7 @@ from choir_common.wire.validation_messages import error_message
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
-from choirctl.output.printing import JsonLineWriter, format_count, print_json, stderr_console
+from choirctl.output.printing import JsonLineWriter, print_json, stderr_console
 
 BATCH_RECORDS = 200
 BATCH_BYTES = 500_000
@@ -62,7 +63,12 @@ def export(
         if as_json:
             print_json({"file": str(file), "records": records})
             return
-    stderr_console().print(f"{format_count(records, 'record')} of {agent} exported.", markup=False)
+    stderr_console().print(
+        _("{count} of {agent} exported.").format(
+            count=ngettext("{count} record", "{count} records", records), agent=agent
+        ),
+        markup=False,
+    )
 
 
 def import_(
@@ -85,16 +91,27 @@ def import_(
         print_json({"records": total, **counts.figures})
     else:
         stderr_console().print(
-            f"{format_count(total, 'record')}: {counts.new_records:,} written, "
-            f"{counts.unchanged:,} were there, {len(counts.refused):,} refused.",
+            _(
+                "{count}: {new_records:,} written, {unchanged:,} were there, {count2:,} refused."
+            ).format(
+                count=ngettext("{count} record", "{count} records", total),
+                new_records=counts.new_records,
+                unchanged=counts.unchanged,
+                count2=len(counts.refused),
+            ),
             markup=False,
         )
     if counts.refused:
         some = ", ".join(counts.refused[:SHOWN]) + (", …" if len(counts.refused) > SHOWN else "")
         raise Conflict(
-            f"{format_count(len(counts.refused), 'record')} of the file were refused, because "
-            f"{agent} has different records with these ids, or their session was erased: {some}. "
-            "All others were imported."
+            _(
+                "{count} of the file were refused, because {agent} has different records with "
+                "these ids, or their session was erased: {some}. All others were imported."
+            ).format(
+                count=ngettext("{count} record", "{count} records", len(counts.refused)),
+                agent=agent,
+                some=some,
+            )
         )
 
 
@@ -126,7 +143,9 @@ def _export_to(place: Target, agent: str, file: Path) -> int:
             os.fsync(out.fileno())
         part.replace(file)
     except OSError as error:
-        raise InvalidRequest(f"{file} cannot be written: {error}.") from error
+        raise InvalidRequest(
+            _("{file} cannot be written: {error}.").format(file=file, error=error)
+        ) from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
@@ -144,15 +163,17 @@ async def _export(place: Target, agent: str, out: IO[bytes] | JsonLineWriter) ->
             out.write(line + b"\n")
             lines, last = lines + 1, line
             if lines % PROGRESS_INTERVAL == 0:
-                _tell(f"{lines:,} records")
+                _tell(_("{lines:,} records").format(lines=lines))
     out.flush()
     # the first line is the head and the last one the end; the others are records
     with contextlib.suppress(ValidationError):
         if ExportFooter.model_validate_json(last).records == lines - 2:
             return lines - 2
     raise OutcomeUnknown(
-        f"The export was interrupted after {lines:,} lines; the output is incomplete and cannot be "
-        "imported. See `choirctl status` and the log of choird, then try again."
+        _(
+            "The export was interrupted after {lines:,} lines; the output is incomplete and "
+            "cannot be imported. See `choirctl status` and the log of choird, then try again."
+        ).format(lines=lines)
     )
 
 
@@ -178,7 +199,9 @@ def _validate(file: Path) -> tuple[int, str]:
         end = None
     if end is None or end.records != records:
         raise InvalidRequest(
-            f"{file} is not a complete export: its last line is missing. Nothing was imported."
+            _(
+                "{file} is not a complete export: its last line is missing. Nothing was imported."
+            ).format(file=file)
         )
     return records, digest.hexdigest()[:32]
 
@@ -188,7 +211,9 @@ def _head(file: Path, line: bytes) -> None:
         ExportHeader.model_validate_json(line)
     except ValidationError:
         raise InvalidRequest(
-            f"{file} is not a memory export: its first line differs. Nothing was imported."
+            _(
+                "{file} is not a memory export: its first line differs. Nothing was imported."
+            ).format(file=file)
         ) from None
 
 
@@ -199,7 +224,9 @@ def _read(file: Path, number: int, line: bytes) -> Record:
         fault = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"]))
         raise InvalidRequest(
-            f"{file}, line {number}: {where}: {error_message(fault)}. Nothing was imported."
+            _("{file}, line {number}: {where}: {error_message}. Nothing was imported.").format(
+                file=file, number=number, where=where, error_message=error_message(fault)
+            )
         ) from None
 
 
@@ -210,7 +237,9 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
                 if line.strip():
                     yield number, line.rstrip(b"\r\n")
     except OSError as error:
-        raise NotFound(f"{file} cannot be read: {error.strerror}.") from error
+        raise NotFound(
+            _("{file} cannot be read: {strerror}.").format(file=file, strerror=error.strerror)
+        ) from error
 
 
 def _pieces(file: Path, total: int) -> Iterator[list[Record]]:
@@ -240,12 +269,14 @@ async def _import(
             try:
                 result = await memory.import_records(piece)
             except ChoirError as error:
-                progress = f"{first:,} of {format_count(total, 'record')} are there"
+                progress = _("{first:,} of {count} are there").format(
+                    first=first, count=ngettext("{count} record", "{count} records", total)
+                )
                 # invalid records would be refused again, so a retry is no advice
                 advice = (
                     ""
                     if isinstance(error, InvalidRequest)
-                    else "; import the same file again to resume"
+                    else _("; import the same file again to resume")
                 )
                 raise type(error)(f"{error.message} {progress}{advice}.") from error
             first += len(records)
@@ -253,7 +284,7 @@ async def _import(
             counts.unchanged += result.unchanged
             counts.refused += result.refused
             if total > BATCH_RECORDS:
-                _tell(f"{first:,} of {total:,} records")
+                _tell(_("{first:,} of {total:,} records").format(first=first, total=total))
     return counts
 
 

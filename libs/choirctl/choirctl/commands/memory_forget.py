@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from choir_client import AsyncMemory
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.memory_forget import (
     ForgetReport,
@@ -23,7 +24,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
 from choirctl.commands.memory_options import OfSession, SinceTime, UntilTime, send
 from choirctl.output.forget_views import forget_lines, forgotten_rows
-from choirctl.output.printing import print_json, print_rows, stderr_console
+from choirctl.output.printing import confirm, print_json, print_rows, stderr_console
 
 Request = Callable[[AsyncMemory, str | None], Awaitable[ForgetReport]]
 """Sends the request with the digest of a preview, or without one for the preview."""
@@ -153,11 +154,15 @@ def _select(
     conditions = (words, source, session, since, until)
     if all(part is None for part in conditions):
         first = "--words" if scope == "everything" else "--source"
-        raise InvalidRequest(f"Name what to erase: {first}, --session, --last, --since or --until.")
+        raise InvalidRequest(
+            _("Name what to erase: {first}, --session, --last, --since or --until.").format(
+                first=first
+            )
+        )
     if source is not None and any(part is not None for part in (words, session, since, until)):
-        raise InvalidRequest("--source is a single document; leave out the other conditions.")
+        raise InvalidRequest(_("--source is a single document; leave out the other conditions."))
     if words is not None and not 1 <= len(words.strip()) <= 400:
-        raise InvalidRequest("--words takes 1 to 400 characters.")
+        raise InvalidRequest(_("--words takes 1 to 400 characters."))
     return ForgetSelection(
         scope=scope, words=words, document=source, session_id=session, since=since, until=until
     )
@@ -169,10 +174,12 @@ def _period(
     if last is None:
         return _parse_time(since, "--since", _SINCE), _parse_time(until, "--until", _UNTIL)
     if since is not None or until is not None:
-        raise InvalidRequest("--last is a period of its own; leave out --since and --until.")
+        raise InvalidRequest(_("--last is a period of its own; leave out --since and --until."))
     match = _DURATION.fullmatch(last.strip().lower())
     if match is None or not int(match[1]):
-        raise InvalidRequest(f"--last takes for example 10m, 2h, 3d or 1w, not {last!r}.")
+        raise InvalidRequest(
+            _("--last takes for example 10m, 2h, 3d or 1w, not {last!r}.").format(last=last)
+        )
     return datetime.now(UTC) - timedelta(**{_UNITS[match[2][0]]: int(match[1])}), None
 
 
@@ -183,7 +190,9 @@ def _parse_time(text: str | None, option: str, adapter: TypeAdapter[datetime]) -
         return adapter.validate_python(text)
     except ValidationError:
         raise InvalidRequest(
-            f"{option} takes a time such as 2026-03-01 or 2026-03-01T12:00 (UTC), not {text!r}."
+            _(
+                "{option} takes a time such as 2026-03-01 or 2026-03-01T12:00 (UTC), not {text!r}."
+            ).format(option=option, text=text)
         ) from None
 
 
@@ -204,12 +213,14 @@ def _carry_out(
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise InvalidRequest("Nobody can be asked whether to erase it. Say --yes or --preview.")
+            raise InvalidRequest(
+                _("Nobody can be asked whether to erase it. Say --yes or --preview.")
+            )
         _print_report(report, as_json=as_json and report.is_empty)
         if report.is_empty:
             return
-        if not typer.confirm("Erase this permanently?", err=True):
-            raise InvalidRequest("Nothing was erased.")
+        if not confirm(_("Erase this permanently?")):
+            raise InvalidRequest(_("Nothing was erased."))
     done = send(place, agent, lambda memory: request(memory, report.memory.digest))
     if as_json:
         print_json(done)
@@ -222,6 +233,6 @@ def _print_report(report: ForgetReport, *, as_json: bool) -> None:
     if as_json:
         print_json(report)
         return
-    print_rows(forgotten_rows(report.memory.documents), "Memory contains nothing of it.")
+    print_rows(forgotten_rows(report.memory.documents), _("Memory contains nothing of it."))
     for line in forget_lines(report):
         stderr_console().print(line, markup=False)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.memory_modes import (
     INCOGNITO,
     MEMORY_MODES,
@@ -48,9 +49,13 @@ def mode(
         _show(memory, as_json=as_json)
         return
     memory = send(place, agent, lambda client: client.set_mode(new))
-    consequence = " Nothing said from now on is remembered." if memory.mode == INCOGNITO else ""
+    consequence = _(" Nothing said from now on is remembered.") if memory.mode == INCOGNITO else ""
     _confirm(
-        memory, f"The conversation {memory.dm} is in mode {memory.mode}.{consequence}", as_json
+        memory,
+        _("The conversation {dm} is in mode {mode}.{consequence}").format(
+            dm=memory.dm, mode=memory.mode, consequence=consequence
+        ),
+        as_json,
     )
 
 
@@ -76,9 +81,19 @@ def recall(
     """
     choice = RECALLS.get(setting.lower())
     if choice is None:
-        raise InvalidRequest(f"SETTING is {', '.join(RECALLS)}, not {setting[:20]!r}.")
+        raise InvalidRequest(
+            _("SETTING is {names}, not {setting!r}.").format(
+                names=", ".join(RECALLS), setting=setting[:20]
+            )
+        )
     memory = send(find_target(ctx, home, url), agent, lambda client: client.set_recall(choice))
-    _confirm(memory, f"Recall is {'on' if memory.recall else 'off'} in {memory.dm}.", as_json)
+    _confirm(
+        memory,
+        _("Recall is {value} in {dm}.").format(
+            value=_("on") if memory.recall else _("off"), dm=memory.dm
+        ),
+        as_json,
+    )
 
 
 def _confirm(memory: ConversationMemory, sentence: str, as_json: bool) -> None:

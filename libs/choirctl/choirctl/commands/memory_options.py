@@ -8,6 +8,7 @@ import typer
 from pydantic import TypeAdapter
 
 from choir_client import AsyncMemory
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.model import JsonObject
 from choirctl.api.control import ControlClient, connect
@@ -15,7 +16,7 @@ from choirctl.arguments import complete_with
 
 T = TypeVar("T")
 JSON_OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)
-NOTHING = "That memory is empty."
+NOTHING = _("That memory is empty.")
 
 
 async def list_sessions(api: ControlClient) -> list[str]:

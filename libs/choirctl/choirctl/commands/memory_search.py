@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from choir_client import AsyncMemory
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.memory_operator import DocumentView
 from choir_common.wire.memory_search import MemoryHits
 from choir_common.wire.model import JsonObject
@@ -26,7 +27,7 @@ from choirctl.commands.memory_options import (
 from choirctl.output.memory_views import document_rows, hit_rows
 from choirctl.output.printing import print_json, print_rows, stderr_console
 
-NO_MATCH = "No document of that memory matches."
+NO_MATCH = _("No document of that memory matches.")
 PAGE = 200
 GRAINS = ("day", "week", "month", "quarter", "year")
 
@@ -186,7 +187,7 @@ def _print_hits(results: MemoryHits, *, as_json: bool) -> None:
     if as_json:
         print_json(results)
         return
-    print_rows(hit_rows(results.hits), "Nothing was found.")
+    print_rows(hit_rows(results.hits), _("Nothing was found."))
     for words in (results.degraded, results.receipt_id and f"Receipt: {results.receipt_id}"):
         if words:
             stderr_console().print(words, markup=False)
@@ -212,7 +213,7 @@ def _parse_tags(tags: str | None) -> JsonObject | None:
         return JSON_OBJECT.validate_json(tags)
     except ValidationError as error:
         faults = "; ".join(error_messages(error, "--tags"))
-        raise InvalidRequest(f"That is no JSON object: {faults}.") from None
+        raise InvalidRequest(_("That is no JSON object: {faults}.").format(faults=faults)) from None
 
 
 async def _pages(

@@ -8,6 +8,7 @@ import typer
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.memory_operator import PutDocument
 from choir_common.wire.memory_search import MemoryWritten
 from choir_common.wire.validation_messages import error_messages
@@ -72,7 +73,7 @@ def put(
     exist yet.
     """
     if keep_text and text is not None:
-        raise InvalidRequest("Name a TEXT or --keep-text, not both.")
+        raise InvalidRequest(_("Name a TEXT or --keep-text, not both."))
     place = find_target(ctx, home, url)
     fields = {
         "text": None if keep_text else text if text is not None else _read_stdin(),
@@ -93,7 +94,7 @@ def put(
 
 
 def _print_result(result: MemoryWritten) -> None:
-    version = f", version {result.version}" if result.version else ""
+    version = _(", version {version}").format(version=result.version) if result.version else ""
     stderr_console().print(f"{result.operation}: {result.document_id}{version}", markup=False)
     if result.superseded:
         stderr_console().print(f"superseded: {', '.join(result.superseded)}", markup=False)
@@ -105,10 +106,10 @@ def _document(fields: Mapping[str, object], metadata: str | None) -> PutDocument
         return PutDocument.model_validate({**fields, "metadata": about})
     except ValidationError as error:
         faults = "; ".join(error_messages(error, "metadata"))
-        raise InvalidRequest(f"That cannot be written: {faults}.") from None
+        raise InvalidRequest(_("That cannot be written: {faults}.").format(faults=faults)) from None
 
 
 def _read_stdin() -> str:
     if sys.stdin.isatty():
-        stderr_console().print("Enter the text; end with Ctrl-D.", markup=False)
+        stderr_console().print(_("Enter the text; end with Ctrl-D."), markup=False)
     return sys.stdin.read().strip()

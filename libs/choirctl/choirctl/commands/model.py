@@ -5,6 +5,7 @@ import asyncio
 import typer
 
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.model_check import ModelTestResult
 from choir_common.wire.operations import AgentModelAndVoice, ModelView
@@ -39,7 +40,7 @@ def list_models(
     if as_json:
         print_json(models)
     else:
-        print_rows(model_rows(models), "No model is configured.")
+        print_rows(model_rows(models), _("No model is configured."))
 
 
 def test_model(
@@ -91,12 +92,15 @@ def set_model(
     It is used from the next model call until the agent is restarted. Exits 5 if the agent does not run.
     """
     if not llm:
-        raise InvalidRequest("--llm needs the name of a model; `choirctl model list` has them.")
+        raise InvalidRequest(_("--llm needs the name of a model; `choirctl model list` has them."))
     choices = asyncio.run(_set(find_target(ctx, home, url), agent, llm))
     if as_json:
         print_json(choices)
     else:
-        stderr_console().print(f"{agent} uses {choices.llm} until its next restart.", markup=False)
+        stderr_console().print(
+            _("{agent} uses {llm} until its next restart.").format(agent=agent, llm=choices.llm),
+            markup=False,
+        )
 
 
 async def _list(place: Target) -> list[ModelView]:

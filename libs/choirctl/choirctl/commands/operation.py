@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.operations import OperationView
 from choirctl.api.control import connect
@@ -33,7 +34,7 @@ def list_operations(
     if as_json:
         print_json(operations)
     else:
-        print_rows(operation_rows(operations), "There are no operations yet.")
+        print_rows(operation_rows(operations), _("There are no operations yet."))
 
 
 def show(

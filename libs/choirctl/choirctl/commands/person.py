@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.i18n import _, join, ngettext
 from choir_common.target import Target
 from choir_common.wire.erasure import ErasureCertificate, PersonErasurePreview
 from choir_common.wire.operations import OperationView
@@ -18,8 +19,9 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.commands.person_links import link, list_people, show, unlink
 from choirctl.commands.person_pairing import pair, unpair
+from choirctl.output.language import tr
 from choirctl.output.operation_progress import await_operation, raise_failure
-from choirctl.output.printing import format_count, print_json, stderr_console
+from choirctl.output.printing import print_json, stderr_console
 
 
 class Subject(StrEnum):
@@ -75,7 +77,8 @@ def erase(
     """
     place = find_target(ctx, home, url)
     if certificate is not None and certificate.exists():
-        raise Conflict(f"{certificate} exists. Choose another name, or remove it.")
+        text = _("{certificate} exists. Choose another name, or remove it.")
+        raise Conflict(text.format(certificate=certificate))
     plan = asyncio.run(_preview(place, name, only))
     if preview:
         _print_preview(plan, as_json=as_json)
@@ -96,12 +99,15 @@ def erase(
 
 def _confirm(plan: PersonErasurePreview) -> None:
     if not sys.stdin.isatty():
-        raise InvalidRequest("Nobody can be asked whether to erase it. Say --yes or --preview.")
+        raise InvalidRequest(_("Nobody can be asked whether to erase it. Say --yes or --preview."))
     _print_preview(plan, as_json=False)
     what = "person" if plan.person else "DM"
-    answer = typer.prompt(f"Type the name of the {what} to erase this permanently", err=True)
+    answer = typer.prompt(
+        tr(_("Type the name of the {what} to erase this permanently").format(what=what)),
+        err=True,
+    )
     if answer != _subject(plan):
-        raise InvalidRequest("The name does not match; nothing was erased.")
+        raise InvalidRequest(_("The name does not match; nothing was erased."))
 
 
 def _print_preview(plan: PersonErasurePreview, *, as_json: bool) -> None:
@@ -110,30 +116,55 @@ def _print_preview(plan: PersonErasurePreview, *, as_json: bool) -> None:
         return
     console = stderr_console()
     events = sum(session.events for session in plan.sessions)
-    sessions = format_count(len(plan.sessions), "session")
+    sessions = ngettext("{count} session", "{count} sessions", len(plan.sessions))
     dms = ", ".join(plan.dms) or "no DM"
     console.print(
-        f"To erase in {dms}: {sessions} with {format_count(events, 'event')}, and what "
-        "memory has of them.",
+        _("To erase in {dms}: {sessions} with {count}, and what memory has of them.").format(
+            dms=dms, sessions=sessions, count=ngettext("{count} event", "{count} events", events)
+        ),
         markup=False,
     )
     for table, count in plan.places.items():
-        console.print(f"  {table}: {format_count(count, 'row')}", markup=False)
+        console.print(
+            _("  {table}: {count}").format(
+                table=table, count=ngettext("{count} row", "{count} rows", count)
+            ),
+            markup=False,
+        )
     if plan.running:
-        console.print(f"Stopped and started again: {', '.join(plan.running)}.", markup=False)
+        console.print(
+            _("Stopped and started again: {names}.").format(names=", ".join(plan.running)),
+            markup=False,
+        )
 
 
 def _print_certificate(result: ErasureCertificate) -> None:
     console = stderr_console()
     console.print(
-        f"Erased {_subject(result)}: {format_count(len(result.sessions), 'session')}.", markup=False
+        _("Erased {subject}: {count}.").format(
+            subject=_subject(result),
+            count=ngettext("{count} session", "{count} sessions", len(result.sessions)),
+        ),
+        markup=False,
     )
     for place, count in result.removed.items():
         console.print(f"  {place}: {count:,}", markup=False)
     for place, count in result.remaining.items():
-        console.print(f"Still there: {place}, {format_count(count, 'row')}.", markup=False)
-    console.print(f"Not covered: {'; '.join(result.not_covered)}.", markup=False)
-    console.print(f"Signed with key {result.key_id}: {result.signature}", markup=False)
+        console.print(
+            _("Still there: {place}, {count}.").format(
+                place=place, count=ngettext("{count} row", "{count} rows", count)
+            ),
+            markup=False,
+        )
+    console.print(
+        _("Not covered: {names}.").format(names=join("; ", result.not_covered)), markup=False
+    )
+    console.print(
+        _("Signed with key {key_id}: {signature}").format(
+            key_id=result.key_id, signature=result.signature
+        ),
+        markup=False,
+    )
 
 
 def _write(path: Path, result: ErasureCertificate) -> None:
@@ -148,12 +179,15 @@ async def _preview(place: Target, name: str, only: Subject | None) -> PersonEras
         dm = None if only is Subject.PERSON else await _find(api, dm=name)
     if person and dm and person.dms != dm.dms:
         raise InvalidRequest(
-            f"{name} is a DM, and a person with {', '.join(person.dms) or 'no DM'}. Say --only dm or "
-            "--only person."
+            _("{name} is a DM, and a person with {names}. Say --only dm or --only person.").format(
+                name=name, names=", ".join(person.dms) or _("no DM")
+            )
         )
     plan = person or dm
     if plan is None:
-        raise NotFound(f"There is no person and no DM {name!r}, and no session was in one.")
+        raise NotFound(
+            _("There is no person and no DM {name!r}, and no session was in one.").format(name=name)
+        )
     return plan
 
 

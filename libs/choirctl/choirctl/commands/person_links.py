@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from choir_client import AsyncPeople
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.people import LinkIdentity, PersonView
 from choirctl.api.control import connect
@@ -15,7 +16,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import print_json, print_rows, stdout_console, table
 
 T = TypeVar("T")
-NOBODY = "config.json has no `people`; docs/people.md says how to add them."
+NOBODY = _("config.json has no `people`; docs/people.md says how to add them.")
 PersonName = Annotated[str, typer.Argument(metavar="PERSON", help="The person's name.")]
 Gateway = Annotated[str, typer.Argument(metavar="GATEWAY", help="A gateway in config.json.")]
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's id on that channel.")]
@@ -83,7 +84,7 @@ def _print(person: PersonView, as_json: bool) -> None:
 
 
 def _rows(people: list[PersonView]) -> Table:
-    rows = table("PERSON", "ROLE", "GATEWAY", "USER", "FROM", "CONVERSATIONS")
+    rows = table(_("PERSON"), _("ROLE"), _("GATEWAY"), _("USER"), _("FROM"), _("CONVERSATIONS"))
     for person in people:
         if not person.identities:
             rows.add_row(person.name, person.role, "-", "-", "-", "-")

@@ -8,13 +8,14 @@ import typer
 from rich.table import Table
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.pairing import DecidePairing, PairingView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import print_json, print_rows, stderr_console, table
 
-NOBODY = "Nobody waits for a decision."
+NOBODY = _("Nobody waits for a decision.")
 
 
 def pair(
@@ -39,7 +40,7 @@ def pair(
     chosen by the users themselves and prove nothing.
     """
     if (code is not None) + (deny is not None) + list_ > 1:
-        raise InvalidRequest("Say one of CODE, --deny CODE and --list.")
+        raise InvalidRequest(_("Say one of CODE, --deny CODE and --list."))
     place, decided = find_target(ctx, home, url), code or deny
     if decided is None:
         waiting = asyncio.run(_list(place))
@@ -53,9 +54,11 @@ def pair(
         print_json(view)
         return
     done = (
-        f"{view.dm} can talk with {view.agent} as a {view.role}."
+        _("{dm} can talk with {agent} as a {role}.").format(
+            dm=view.dm, agent=view.agent, role=view.role
+        )
         if deny is None
-        else f"Refused: user {view.user} of {view.gateway}."
+        else _("Refused: user {user} of {gateway}.").format(user=view.user, gateway=view.gateway)
     )
     stderr_console().print(done, markup=False)
 
@@ -75,11 +78,13 @@ def unpair(
     if as_json:
         print_json({"dm": dm})
     else:
-        stderr_console().print(f"{dm} has no conversation any more.", markup=False)
+        stderr_console().print(_("{dm} has no conversation any more.").format(dm=dm), markup=False)
 
 
 def _rows(waiting: Sequence[PairingView]) -> Table:
-    rows = table("CODE", "GATEWAY", "USER", "NAME (UNPROVEN)", "AGENT", "ROLE", "UNTIL")
+    rows = table(
+        _("CODE"), _("GATEWAY"), _("USER"), _("NAME (UNPROVEN)"), _("AGENT"), _("ROLE"), _("UNTIL")
+    )
     for it in waiting:
         until = it.expires_at.astimezone().strftime("%H:%M")
         rows.add_row(it.code, it.gateway, it.user, it.user_name or "-", it.agent, it.role, until)

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import orjson
 import typer
-from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
 from choir_common.grants import describe_grant
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.grants import GrantView
 from choir_common.wire.model import JsonObject
@@ -24,16 +24,23 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, GrantId
-from choirctl.output.printing import format_age, print_json, print_rows, stdout_console, table
+from choirctl.output.printing import (
+    escape,
+    format_age,
+    print_json,
+    print_rows,
+    stdout_console,
+    table,
+)
 
 ANSWERS = {
-    "allow": "The call runs without a question.",
-    "ask": "A person decides before the call runs.",
-    "deny": "The call is refused.",
+    "allow": _("The call runs without a question."),
+    "ask": _("A person decides before the call runs."),
+    "deny": _("The call is refused."),
 }
-NO_GRANTS = "No yes covers later calls; `approval approve ID --scope always` gives one."
-NO_HOSTS = "Nobody has named or allowed a host; `known_hosts` in config.json needs no question."
-NO_RULES = "config.json has no rules (section `policy`). Tools ask if their manifests say so."
+NO_GRANTS = _("No yes covers later calls; `approval approve ID --scope always` gives one.")
+NO_HOSTS = _("Nobody has named or allowed a host; `known_hosts` in config.json needs no question.")
+NO_RULES = _("config.json has no rules (section `policy`). Tools ask if their manifests say so.")
 
 
 def register(app: typer.Typer) -> None:
@@ -57,7 +64,7 @@ def list_rules(
     if as_json:
         print_json(rules)
         return
-    rows = table("RULE", "ACTION", "WHEN", "WHY")
+    rows = table(_("RULE"), _("ACTION"), _("WHEN"), _("WHY"))
     for place, rule in enumerate(rules):
         rows.add_row(str(place), rule.action, escape(_conditions(rule)), escape(rule.why))
     print_rows(rows, NO_RULES)
@@ -77,7 +84,11 @@ def explain(
 ) -> None:
     """Show what the policy decides on a call, and why. Nothing is run."""
     if not 0 < len(tool) <= MAX_TOOL_NAME:
-        raise InvalidRequest(f"TOOL is not a tool's name: it has 1 to {MAX_TOOL_NAME} characters.")
+        raise InvalidRequest(
+            _("TOOL is not a tool's name: it has 1 to {max_tool_name} characters.").format(
+                max_tool_name=MAX_TOOL_NAME
+            )
+        )
     call = ExplainCall(tool=tool, arguments=_read_arguments(arguments), lane=_read_lane(lane))
     explanation = asyncio.run(_explain(find_target(ctx, home, url), agent, call))
     if as_json:
@@ -94,7 +105,7 @@ def list_grants(
     if as_json:
         print_json(grants)
         return
-    rows = table("GRANT", "COVERS", "GRANTED BY", "GRANTED")
+    rows = table(_("GRANT"), _("COVERS"), _("GRANTED BY"), _("GRANTED"))
     for grant in grants:
         by = escape(grant.granted_by)
         rows.add_row(
@@ -115,7 +126,7 @@ def list_hosts(
     if as_json:
         print_json(hosts)
         return
-    rows = table("HOST", "NAMED BY", "AT")
+    rows = table(_("HOST"), _("NAMED BY"), _("AT"))
     for host in hosts:
         rows.add_row(escape(host.host), escape(host.named_by), format_age(host.at))
     print_rows(rows, NO_HOSTS)
@@ -141,26 +152,43 @@ def _print(explanation: ExplainedCall) -> None:
     console.print(f"{decision.action}: {ANSWERS[decision.action]}", markup=False)
     if decision.rule is not None:
         why = f": {decision.why}" if decision.why else "."
-        console.print(f"Rule {decision.rule} of config.json decides{why}", markup=False)
+        console.print(
+            _("Rule {rule} of config.json decides{why}").format(rule=decision.rule, why=why),
+            markup=False,
+        )
     elif decision.source == "default" and decision.why:
-        console.print(f"A default rule of Choir decides: {decision.why}", markup=False)
+        console.print(
+            _("A default rule of Choir decides: {why}").format(why=decision.why), markup=False
+        )
     else:
-        console.print("No rule applies; the tool's manifest decides.", markup=False)
+        console.print(_("No rule applies; the tool's manifest decides."), markup=False)
     if decision.action == "ask":
         for grant in explanation.grants:
-            text = f"Grant {grant.grant_id} answers: {describe_grant(grant)}."
+            text = _("Grant {grant_id} answers: {describe_grant}.").format(
+                grant_id=grant.grant_id, describe_grant=describe_grant(grant)
+            )
             console.print(text, markup=False)
     destinations = [*explanation.hosts, *explanation.recipients]
     if explanation.may_contact_others:
-        destinations.append("anything on the internet")
+        destinations.append(_("anything on the internet"))
     if destinations:
-        console.print(f"The call can contact: {', '.join(destinations)}.", markup=False)
+        console.print(
+            _("The call can contact: {names}.").format(names=", ".join(destinations)), markup=False
+        )
     if explanation.spent_usd is not None:
-        console.print(f"The agent has spent ${explanation.spent_usd:.2f} today.", markup=False)
+        console.print(
+            _("The agent has spent ${spent_usd:.2f} today.").format(
+                spent_usd=explanation.spent_usd
+            ),
+            markup=False,
+        )
     for check in explanation.rules:
         if check.unmet:
             unmet = ", ".join(check.unmet)
-            console.print(f"Rule {check.rule} does not apply: {unmet}.", markup=False)
+            console.print(
+                _("Rule {rule} does not apply: {unmet}.").format(rule=check.rule, unmet=unmet),
+                markup=False,
+            )
 
 
 def _conditions(rule: PolicyRule) -> str:
@@ -178,9 +206,11 @@ def _read_arguments(text: str) -> JsonObject:
     try:
         arguments = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"ARGUMENTS is not JSON: {error}.") from None
+        raise InvalidRequest(_("ARGUMENTS is not JSON: {error}.").format(error=error)) from None
     if not isinstance(arguments, dict):
-        raise InvalidRequest('ARGUMENTS is not a JSON object, such as {"to": ["ann@example.com"]}.')
+        raise InvalidRequest(
+            _('ARGUMENTS is not a JSON object, such as {"to": ["ann@example.com"]}.')
+        )
     return arguments
 
 
@@ -188,7 +218,7 @@ def _read_lane(text: str) -> LaneKind:
     match text:
         case "edge" | "core":
             return text
-    raise InvalidRequest(f"--lane is {text[:20]!r}; it takes edge or core.")
+    raise InvalidRequest(_("--lane is {text!r}; it takes edge or core.").format(text=text[:20]))
 
 
 async def _list(place: Target) -> list[PolicyRule]:

@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import typer
 from pydantic import ValidationError
-from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.schedules import (
     DEFAULT_SKILL_TEXT,
@@ -23,13 +23,13 @@ from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, OptionalAgentId
-from choirctl.output.printing import print_json, print_rows, stdout_console, table
+from choirctl.output.printing import escape, print_json, print_rows, stdout_console, table
 
-NOTHING = 'No schedules; `choirctl schedule add main --in 5m --remind "tea is ready"` adds one.'
+NOTHING = _('No schedules; `choirctl schedule add main --in 5m --remind "tea is ready"` adds one.')
 MISSED_RUNS: dict[CatchUp, str] = {
-    "once": "the newest one starts late",
-    "skip": "none starts",
-    "all": "all start late",
+    "once": _("the newest one starts late"),
+    "skip": _("none starts"),
+    "all": _("all start late"),
 }
 T = TypeVar("T")
 M = TypeVar("M", NewSchedule, ScheduleEdit)
@@ -123,11 +123,11 @@ def add_schedule(
 ) -> None:
     """Add a reminder, an instruction, a core job or a skill for later."""
     times = {"in": after, "at": at, "every": every, "cron": cron}
-    timing, value = _only("--in, --at, --every and --cron", **times)
+    timing, value = _only(_("--in, --at, --every and --cron"), **times)
     if skill is not None:
         job = job or DEFAULT_SKILL_TEXT.format(skill=skill)
     works = {"remind": remind, "prompt": prompt, "job": job}
-    kind, text = _only("--remind, --prompt, --job and --skill", **works)
+    kind, text = _only(_("--remind, --prompt, --job and --skill"), **works)
     options_text = f"--{kind} {text}" if skill is None else f"--skill {skill} --job {text}"
     fields = {
         "agent_id": agent,
@@ -172,7 +172,7 @@ def update(
     times = {"in": after, "at": at, "every": every, "cron": cron}
     chosen_times = {name: value for name, value in times.items() if value is not None}
     timing, value = (
-        _only("--in, --at, --every and --cron", **chosen_times) if chosen_times else (None, None)
+        _only(_("--in, --at, --every and --cron"), **chosen_times) if chosen_times else (None, None)
     )
     options = {
         "text": text,
@@ -213,7 +213,7 @@ def list_schedules(
     if as_json:
         print_json(views)
         return
-    rows = table("SCHEDULE", "AGENT", "STATE", "NEXT", "WHEN", "KIND", "TEXT")
+    rows = table(_("SCHEDULE"), _("AGENT"), _("STATE"), _("NEXT"), _("WHEN"), _("KIND"), _("TEXT"))
     for view in views:
         rows.add_row(
             str(view.schedule_id),
@@ -293,7 +293,10 @@ def remove(
     if as_json:
         print_json(view)
     else:
-        stdout_console().print(f"Schedule {view.schedule_id} is removed.", markup=False)
+        stdout_console().print(
+            _("Schedule {schedule_id} is removed.").format(schedule_id=view.schedule_id),
+            markup=False,
+        )
 
 
 def _parse(model: type[M], fields: Mapping[str, object]) -> M:
@@ -301,14 +304,14 @@ def _parse(model: type[M], fields: Mapping[str, object]) -> M:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        raise InvalidRequest("; ".join(error_messages(error, "the command")) + ".") from None
+        raise InvalidRequest("; ".join(error_messages(error, _("the command"))) + ".") from None
 
 
 def _only(names: str, **options: str | None) -> tuple[str, str]:
     """Return the one option that is given. Raises InvalidRequest for none or several."""
     present = [(name, value) for name, value in options.items() if value is not None]
     if len(present) != 1:
-        raise InvalidRequest(f"Give exactly one of {names}.")
+        raise InvalidRequest(_("Give exactly one of {names}.").format(names=names))
     return present[0]
 
 
@@ -324,20 +327,25 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
         print_json(view)
         return
     console = stdout_console()
-    console.print(f"Schedule {view.schedule_id} of {view.agent_id}: {view.state}", markup=False)
+    console.print(
+        _("Schedule {schedule_id} of {agent_id}: {state}").format(
+            schedule_id=view.schedule_id, agent_id=view.agent_id, state=view.state
+        ),
+        markup=False,
+    )
     facts = (
         ("when", view.summary),
         ("next", _next(view)),
         (view.kind, view.text),
-        ("runs the skill", view.skill),
+        (_("runs the skill"), view.skill),
         ("to", view.dm),
         ("note", view.note),
-        ("missed runs", MISSED_RUNS[view.catch_up]),
-        ("late after", f"{view.grace_s / 60:g} min"),
+        (_("missed runs"), MISSED_RUNS[view.catch_up]),
+        (_("late after"), _("{grace_s:g} min").format(grace_s=view.grace_s / 60)),
         ("overlap", view.overlap),
         ("failures", f"{view.failures} of {view.max_failures}"),
-        ("created by", view.created_by),
-        ("text by", "" if view.text_by == view.created_by else view.text_by),
+        (_("created by"), view.created_by),
+        (_("text by"), "" if view.text_by == view.created_by else view.text_by),
         ("from", view.words),
     )
     for name, value in facts:
@@ -345,7 +353,7 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
             console.print(f"  {name}: {value}", markup=False)
     if not view.runs:
         return
-    rows = table("DUE", "STATE", "DETAIL")
+    rows = table(_("DUE"), _("STATE"), _("DETAIL"))
     zone = ZoneInfo(view.zone)
     for item in view.runs:
         due = f"{item.due_at.astimezone(zone):%Y-%m-%d %H:%M:%S}"

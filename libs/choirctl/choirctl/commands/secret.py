@@ -14,6 +14,7 @@ import typer
 from pydantic import JsonValue
 
 from choir_common.errors import Forbidden, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.secret_file import (
     MAX_VALUE_BYTES,
     check_secret_name,
@@ -27,8 +28,10 @@ from choir_common.wire.config_api import SecretName, SecretsApplied
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.commands.config import Wait, follow_report, raise_unless_applied
+from choirctl.output.language import tr
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console, table
 
+OWN_USE = "Choir itself"
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - the name of what opens choird's figures, made by people
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 
@@ -49,15 +52,18 @@ def list_secrets(ctx: typer.Context, home: Home = None, as_json: AsJson = False)
     if as_json:
         print_json(secrets)
         return
-    rows = table("SECRET", "", "USED BY")
+    rows = table(_("SECRET"), "", _("USED BY"))
     for secret in secrets:
         rows.add_row(
             secret.name,
-            "[green]set[/]" if secret.set else "[red]not set[/]",
-            ", ".join(secret.used_by) or "-",
+            _("[green]set[/]") if secret.set else _("[red]not set[/]"),
+            _("Choir itself") if secret.used_by == (OWN_USE,) else ", ".join(secret.used_by) or "-",
         )
     print_rows(
-        rows, f"There are no secrets in {find_target(ctx, home).home}, and config.json names none."
+        rows,
+        _("There are no secrets in {home}, and config.json names none.").format(
+            home=find_target(ctx, home).home
+        ),
     )
 
 
@@ -82,8 +88,11 @@ def set_secret(
     check_secret_name(name)
     if value is not None:
         stderr_console().print(
-            "[yellow]Warning:[/] a value on the command line stays in the shell's history, and others could "
-            "see it in the list of processes. Leave it out next time: it is then asked for."
+            _(
+                "[yellow]Warning:[/] a value on the command line stays in the shell's history, "
+                "and others could see it in the list of processes. Leave it out next time: it is "
+                "then asked for."
+            )
         )
     new_value = value if value is not None else _ask(name)
     check_secret_value(new_value)
@@ -107,22 +116,30 @@ def delete(
     """
     if name in RESERVED_SECRETS:
         raise Forbidden(
-            f"{name} is Choir's own: its services do not work without it. Nothing was deleted. If others "
-            "may have read it, take Choir down and remove its line from secrets.json; the next "
-            "`choirctl up` makes a new one."
+            _(
+                "{name} is Choir's own: its services do not work without it. Nothing was "
+                "deleted. If others may have read it, take Choir down and remove its line from "
+                "secrets.json; the next `choirctl up` makes a new one."
+            ).format(name=name)
         )
     place = find_target(ctx, home)
     with edit_secret_file(place.home / "secrets.json") as values:
         if values.pop(name, None) is None:
-            raise NotFound(f"There is no secret {name[:64]!r}. See `choirctl secret list`.")
+            raise NotFound(
+                _("There is no secret {name!r}. See `choirctl secret list`.").format(name=name[:64])
+            )
     used_by = next((s.used_by for s in _names(place.home) if s.name == name), ())
     if used_by:
         stderr_console().print(
-            f"[yellow]Warning:[/] config.json still uses it: {', '.join(used_by)}."
+            _("[yellow]Warning:[/] config.json still uses it: {names}.").format(
+                names=", ".join(used_by)
+            )
         )
     if as_json:
         print_json({"name": name, "used_by": list(used_by)})
-    stderr_console().print(f"{name} is deleted.{_next_step(place, name)}")
+    stderr_console().print(
+        _("{name} is deleted.{next_step}").format(name=name, next_step=_next_step(place, name))
+    )
 
 
 def apply(
@@ -158,15 +175,15 @@ def _print_changes(result: SecretsApplied) -> None:
         for name in names:
             console.print(f"{mark} {name}", markup=False)
     words = (
-        (result.overridden, "from the environment of `choirctl up`, which overrides the file"),
-        (result.at_restart, "applied at the next start: choirctl down, then up"),
-        (result.missing, "used in the configuration but not set: choirctl secret set"),
+        (result.overridden, _("from the environment of `choirctl up`, which overrides the file")),
+        (result.at_restart, _("applied at the next start: choirctl down, then up")),
+        (result.missing, _("used in the configuration but not set: choirctl secret set")),
     )
     for names, meaning in words:
         if names:
             stderr_console().print(f"[yellow]{', '.join(names)}[/]: {meaning}.")
     if not (result.added or result.changed or result.removed):
-        stderr_console().print("No value has changed; running agents fetch the values again.")
+        stderr_console().print(_("No value has changed; running agents fetch the values again."))
 
 
 def _names(home: Path) -> list[SecretName]:
@@ -184,7 +201,7 @@ def _names(home: Path) -> list[SecretName]:
 
 
 def _reserved_use(name: str) -> tuple[str, ...]:
-    return ("Choir itself",) if name in (*RESERVED_SECRETS, METRICS_TOKEN) else ()
+    return (OWN_USE,) if name in (*RESERVED_SECRETS, METRICS_TOKEN) else ()
 
 
 def _uses(path: Path) -> dict[str, tuple[str, ...]]:
@@ -209,12 +226,14 @@ def _collect(path: tuple[str, ...], value: JsonValue, uses: dict[str, list[str]]
 
 def _ask(name: str) -> str:
     if sys.stdin.isatty():
-        answer: str = typer.prompt(f"Value of {name}", hide_input=True, err=True)
+        answer: str = typer.prompt(
+            tr(_("Value of {name}").format(name=name)), hide_input=True, err=True
+        )
         return answer
     try:
         text = sys.stdin.buffer.read(MAX_VALUE_BYTES + 2).decode()
     except UnicodeDecodeError:
-        raise InvalidRequest("The value is not UTF-8 text.") from None
+        raise InvalidRequest(_("The value is not UTF-8 text.")) from None
     # one trailing newline comes from `echo`; a value of several lines, such as a key file, keeps its own
     return text[:-1].removesuffix("\r") if text.count("\n") == 1 and text.endswith("\n") else text
 
@@ -223,5 +242,8 @@ def _next_step(place: Target, name: str) -> str:
     if not place.socket.exists():
         return ""
     if name in RESERVED_SECRETS:
-        return " Choir's own secrets are applied at its next start: `choirctl down`, then `choirctl up`."
-    return " Apply it with `choirctl secret apply`."
+        return _(
+            " Choir's own secrets are applied at its next start: `choirctl down`, then "
+            "`choirctl up`."
+        )
+    return _(" Apply it with `choirctl secret apply`.")

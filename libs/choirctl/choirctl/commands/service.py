@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import _
 from choir_local.home import Home as LocalHome
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.app import add_group
@@ -63,7 +64,9 @@ def install(
     # its own service may run: it is started again with the new unit
     if is_running(LocalHome(service.home)) and not manager.state().active:
         raise Conflict(
-            f"Choir runs already in {service.home}. Stop it with `choirctl down`, then run this again."
+            _(
+                "Choir runs already in {home}. Stop it with `choirctl down`, then run this again."
+            ).format(home=service.home)
         )
     if system:
         _check_readable()
@@ -73,7 +76,7 @@ def install(
         print_json({"file": str(manager.file), "home": str(service.home), "hints": hints})
         return
     console = stderr_console()
-    console.print(f"Installed and started: {manager.file}", markup=False)
+    console.print(_("Installed and started: {file}").format(file=manager.file), markup=False)
     for hint in hints:
         console.print(hint, markup=False)
 
@@ -88,9 +91,11 @@ def uninstall(system: System = False, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"file": str(manager.file), "removed": was_there})
     elif was_there:
-        stderr_console().print(f"Stopped and removed: {manager.file}", markup=False)
+        stderr_console().print(
+            _("Stopped and removed: {file}").format(file=manager.file), markup=False
+        )
     else:
-        stderr_console().print(f"There is no {manager.file}.", markup=False)
+        stderr_console().print(_("There is no {file}.").format(file=manager.file), markup=False)
 
 
 def show_status(system: System = False, as_json: AsJson = False) -> None:
@@ -100,9 +105,9 @@ def show_status(system: System = False, as_json: AsJson = False) -> None:
         print_json(asdict(state) | {"file": str(state.file)})
         return
     words = (
-        "installed" if state.installed else "not installed",
-        "starts with the machine" if state.enabled else "does not start with the machine",
-        "running" if state.active else "not running",
+        "installed" if state.installed else _("not installed"),
+        _("starts with the machine") if state.enabled else _("does not start with the machine"),
+        "running" if state.active else _("not running"),
     )
     stdout_console().print(f"{state.file}: {', '.join(words)}", markup=False, highlight=False)
 
@@ -110,14 +115,19 @@ def show_status(system: System = False, as_json: AsJson = False) -> None:
 def _definition(ctx: typer.Context, system: bool, home: Path | None) -> ServiceSpec:
     if "/.cache/uv/" in sys.prefix or "/uv/archive" in sys.prefix:
         raise InvalidRequest(
-            "This is a temporary installation of uvx. Install Choir first: `uv tool install choir-agents`."
+            _(
+                "This is a temporary installation of uvx. Install Choir first: `uv tool install "
+                "choir-agents`."
+            )
         )
     option = home or (ctx.find_root().obj or (None, None))[0]
     if system:
         place = (option or SYSTEM_HOME).absolute()
         if place.parent != SYSTEM_HOME.parent:
             raise InvalidRequest(
-                f"With --system the state directory is below /var/lib, not {place}."
+                _("With --system the state directory is below /var/lib, not {place}.").format(
+                    place=place
+                )
             )
     else:
         place = find_target(ctx, home).home
@@ -131,6 +141,9 @@ def _check_readable() -> None:
     closed = unreadable_parent((Path(sys.executable), Path(sys.executable).resolve()))
     if closed is not None:
         raise InvalidRequest(
-            f"The user `{SERVICE_USER}` may not enter {closed}, where Choir is installed. Install it "
-            "elsewhere: `python3 -m venv /opt/choir && /opt/choir/bin/pip install choir-agents`."
+            _(
+                "The user `{service_user}` may not enter {closed}, where Choir is installed. "
+                "Install it elsewhere: `python3 -m venv /opt/choir && /opt/choir/bin/pip install "
+                "choir-agents`."
+            ).format(service_user=SERVICE_USER, closed=closed)
         )

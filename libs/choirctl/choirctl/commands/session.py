@@ -16,6 +16,7 @@ from choir_common.errors import (
     OutcomeUnknown,
     Unavailable,
 )
+from choir_common.i18n import _, ngettext
 from choir_common.lanes import is_core
 from choir_common.target import Target
 from choir_common.wire.events import Event
@@ -27,7 +28,6 @@ from choirctl.app import add_group
 from choirctl.arguments import ConversationName, JobName, OptionalAgentId, SessionId
 from choirctl.commands.memory_forget import reset
 from choirctl.output.printing import (
-    format_count,
     print_json,
     print_json_line,
     print_rows,
@@ -43,7 +43,7 @@ from choirctl.output.views import (
 )
 
 LOOK_S = 1.0
-NO_SESSION = "No agent has had a session yet."
+NO_SESSION = _("No agent has had a session yet.")
 
 
 def register(app: typer.Typer) -> None:
@@ -140,7 +140,7 @@ def cores(
     if as_json:
         print_json(jobs)
     else:
-        print_rows(job_rows(jobs), "No jobs.")
+        print_rows(job_rows(jobs), _("No jobs."))
 
 
 def cancel(
@@ -179,19 +179,34 @@ def verify(
         print_json(verification)
     elif verification.ok and verification.erased_at is not None:
         stdout_console().print(
-            f"{session}: the log was erased on {verification.erased_at:%Y-%m-%d}. "
-            f"The hashes of its {verification.erased_payloads} erased events are intact up to the session's "
-            f"head. {_signature_text(verification)}"
+            _(
+                "{session}: the log was erased on {erased_at:%Y-%m-%d}. The hashes of its "
+                "{erased_payloads} erased events are intact up to the session's head. "
+                "{signature_text}"
+            ).format(
+                session=session,
+                erased_at=verification.erased_at,
+                erased_payloads=verification.erased_payloads,
+                signature_text=_signature_text(verification),
+            )
         )
     elif verification.ok:
         stdout_console().print(
-            f"{session}: {verification.events} events, chain intact up to revision {verification.head_rev}. "
-            f"{_signature_text(verification)}"
+            _(
+                "{session}: {events} events, chain intact up to revision {head_rev}. "
+                "{signature_text}"
+            ).format(
+                session=session,
+                events=verification.events,
+                head_rev=verification.head_rev,
+                signature_text=_signature_text(verification),
+            )
         )
     if not verification.ok:
         stderr_console().print(
-            f"[red]{session}: the log is broken at revision {verification.broken_at}[/]: "
-            f"{verification.reason}"
+            _("[red]{session}: the log is broken at revision {broken_at}[/]: {reason}").format(
+                session=session, broken_at=verification.broken_at, reason=verification.reason
+            )
         )
         raise typer.Exit(ChoirError.exit_code)
 
@@ -220,20 +235,29 @@ def compact(
 
 def _signature_text(verification: LogVerification) -> str:
     """Return what the signatures and anchors of an intact log prove."""
-    count = format_count(verification.anchors, "anchor")
-    anchored = f"The log is in {count}." if verification.anchors else "No anchor covers it yet."
+    count = ngettext("{count} anchor", "{count} anchors", verification.anchors)
+    anchored = (
+        _("The log is in {count}.").format(count=count)
+        if verification.anchors
+        else _("No anchor covers it yet.")
+    )
     if verification.unknown_keys:
         keys = ", ".join(verification.unknown_keys)
-        anchored += f" Signatures of key {keys} were not checked: it is not in audit-keys.json."
+        anchored += _(
+            " Signatures of key {keys} were not checked: it is not in audit-keys.json."
+        ).format(keys=keys)
     match verification.signed_from:
         case None:
-            return (
-                f"No event is signed by a key of this machine; an anchor covers the log. {anchored}"
-            )
+            return _(
+                "No event is signed by a key of this machine; an anchor covers the log. {anchored}"
+            ).format(anchored=anchored)
         case 1:
-            return f"All events are signed. {anchored}"
+            return _("All events are signed. {anchored}").format(anchored=anchored)
         case rev:
-            return f"Events are signed from revision {rev}; an anchor or that one covers the rest. {anchored}"
+            return _(
+                "Events are signed from revision {rev}; an anchor or that one covers the rest. "
+                "{anchored}"
+            ).format(rev=rev, anchored=anchored)
 
 
 async def _compact(place: Target, session: str, lane: str | None, dm: str | None) -> SignalQueued:
@@ -264,7 +288,9 @@ async def _require_running(api: ControlClient, session: str) -> SessionView:
     """Return a session. Raises NotFound if it does not exist, Conflict if it has ended."""
     view = await api.sessions.get(session)
     if view.ended_at is not None:
-        raise Conflict(f"Session {session} has ended ({view.status}).")
+        raise Conflict(
+            _("Session {session} has ended ({status}).").format(session=session, status=view.status)
+        )
     return view
 
 

@@ -5,21 +5,29 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import _, join
 from choir_common.skill_folders.folder import SkillFolder
 from choir_common.skill_folders.scan import Finding, scan_folder
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.app import add_group
 from choirctl.arguments import config_name_option
-from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console, table
+from choirctl.output.printing import (
+    confirm,
+    escape,
+    print_json,
+    print_rows,
+    stderr_console,
+    stdout_console,
+    table,
+)
 from choirctl.output.skill_views import finding_lines, folder_lines
 from choirctl.start.config_file import read_config
 from choirctl.start.installed_skills import InstalledSkills
 from choirctl.start.skill_source import fetch_skill
 
-NOTHING = "No skill folders; `choirctl skill add SOURCE` adds one."
+NOTHING = _("No skill folders; `choirctl skill add SOURCE` adds one.")
 
 SkillName = Annotated[str, typer.Argument(metavar="NAME", help="The skill, by name.")]
 Hash = Annotated[
@@ -55,7 +63,7 @@ def list_skills(ctx: typer.Context, home: Home = None, as_json: AsJson = False) 
     if as_json:
         print_json({"skills": [asdict(skill) for skill in skills]})
         return
-    rows = table("SKILL", "AGENT", "STATE", "DESCRIPTION")
+    rows = table(_("SKILL"), _("AGENT"), _("STATE"), _("DESCRIPTION"))
     for skill in skills:
         rows.add_row(
             escape(skill.name), skill.agent, skill.state, escape(skill.note or skill.description)
@@ -91,10 +99,14 @@ def add_skill(
     if as_json:
         print_json({"name": folder.name, "sha256": folder.sha256, "agents": agents})
         return
-    _tell(f"Added the skill {folder.name} for {', '.join(agents)}.")
+    _tell(
+        _("Added the skill {name} for {names}.").format(name=folder.name, names=", ".join(agents))
+    )
     if in_repository:
         _tell(
-            f"Commit it as skills/{folder.name}/ in the repository of {', '.join(in_repository)}."
+            _("Commit it as skills/{name}/ in the repository of {names}.").format(
+                name=folder.name, names=", ".join(in_repository)
+            )
         )
     _tell(_activation(agents))
 
@@ -124,15 +136,25 @@ def approve_skill(
     agents = installed.find_agents(name)
     folders = [installed.read(agent, name) for agent in agents]
     if len({folder.sha256 for folder in folders}) != 1:
-        raise Conflict(f"The files of {name} differ between {', '.join(agents)}; make them equal.")
+        raise Conflict(
+            _("The files of {name} differ between {names}; make them equal.").format(
+                name=name, names=", ".join(agents)
+            )
+        )
     if folders[0].name != name:
-        raise InvalidRequest(f"SKILL.md names it {folders[0].name!r}; name the folder like that.")
+        raise InvalidRequest(
+            _("SKILL.md names it {name!r}; name the folder like that.").format(name=folders[0].name)
+        )
     _decide(folders[0], sha256, as_json=as_json)
     installed.pin(name, folders[0].sha256, agents)
     if as_json:
         print_json({"name": name, "sha256": folders[0].sha256, "agents": agents})
         return
-    _tell(f"Approved the skill {name}. {_activation(agents)}")
+    _tell(
+        _("Approved the skill {name}. {activation}").format(
+            name=name, activation=_activation(agents)
+        )
+    )
 
 
 def remove_skill(
@@ -145,7 +167,11 @@ def remove_skill(
     if as_json:
         print_json({"name": name, "agents": agents})
         return
-    _tell(f"Removed the skill {name}. {_activation(agents)}")
+    _tell(
+        _("Removed the skill {name}. {activation}").format(
+            name=name, activation=_activation(agents)
+        )
+    )
 
 
 def _installed(ctx: typer.Context, home: Home) -> InstalledSkills:
@@ -157,7 +183,9 @@ def _only_agent(ctx: typer.Context, home: Home) -> list[str]:
     config = read_config(find_target(ctx, home).home / "config.json")
     if len(config.agents) != 1:
         raise InvalidRequest(
-            f"Say who may use it: --agent {' or --agent '.join(sorted(config.agents))}."
+            _("Say who may use it: --agent {names}.").format(
+                names=" or --agent ".join(sorted(config.agents))
+            )
         )
     return [*config.agents]
 
@@ -168,11 +196,17 @@ def _decide(folder: SkillFolder, sha256: str, *, as_json: bool) -> None:
     refusals = tuple(finding for finding in findings if finding.level == "refused")
     if refusals:
         raise InvalidRequest(
-            f"The skill {folder.name} is refused. " + "; ".join(map(str, refusals[:5])) + "."
+            _("The skill {name} is refused. ").format(name=folder.name)
+            + "; ".join(map(str, refusals[:5]))
+            + "."
         )
     if sha256:
         if sha256 != folder.sha256:
-            raise Conflict(f"The files have the SHA-256 {folder.sha256}, not {sha256[:64]}.")
+            raise Conflict(
+                _("The files have the SHA-256 {sha256}, not {sha2562}.").format(
+                    sha256=folder.sha256, sha2562=sha256[:64]
+                )
+            )
         if not as_json:
             for line in finding_lines(findings):
                 _tell(line)
@@ -181,10 +215,15 @@ def _decide(folder: SkillFolder, sha256: str, *, as_json: bool) -> None:
         if not as_json:
             _print_folder(folder)
         raise InvalidRequest(
-            f"Read the skill, then approve exactly these files: --sha256 {folder.sha256}."
+            _("Read the skill, then approve exactly these files: --sha256 {sha256}.").format(
+                sha256=folder.sha256
+            )
         )
     _print_folder(folder)
-    typer.confirm(f"Have you read it, and shall agents follow {folder.name}?", abort=True, err=True)
+    confirm(
+        _("Have you read it, and shall agents follow {name}?").format(name=folder.name),
+        abort=True,
+    )
 
 
 def _print_folder(folder: SkillFolder) -> None:
@@ -206,8 +245,12 @@ def _as_data(folder: SkillFolder, findings: tuple[Finding, ...]) -> dict[str, ob
 
 
 def _activation(agents: list[str]) -> str:
-    updates = ", ".join(f"`choirctl agent update {agent}`" for agent in agents)
-    return f"Activate it with `choirctl config load`, `choirctl config apply`, then {updates}."
+    updates = join(
+        ", ", (_("`choirctl agent update {agent}`").format(agent=agent) for agent in agents)
+    )
+    return _(
+        "Activate it with `choirctl config load`, `choirctl config apply`, then {updates}."
+    ).format(updates=updates)
 
 
 def _tell(text: str) -> None:

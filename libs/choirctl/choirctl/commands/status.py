@@ -5,14 +5,14 @@ import contextlib
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.i18n import _, ngettext
 from choir_common.target import Target
 from choir_common.wire.operator import SystemStatus
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
-from choirctl.output.printing import format_count, print_json, print_rows, stdout_console, table
+from choirctl.output.printing import escape, print_json, print_rows, stdout_console, table
 from choirctl.output.status_text import agent_lines, model_lines, system_lines
 from choirctl.output.views import agent_rows, work_tree
 
@@ -60,18 +60,22 @@ async def _waiting(api: ControlClient) -> list[str]:
     with contextlib.suppress(ChoirError):
         pending = sum(view.status == "pending" for view in await api.approvals.list())
         if pending:
-            verb = "waits" if pending == 1 else "wait"
-            who = format_count(pending, "request")
-            lines.append(f"{who} {verb} for your decision: `choirctl approval list`.")
+            lines.append(
+                ngettext(
+                    "{count} request waits for your decision: `choirctl approval list`.",
+                    "{count} requests wait for your decision: `choirctl approval list`.",
+                    pending,
+                )
+            )
         for work in await api.operations.list(MAX_OPERATIONS):
             if work.status == "running":
                 share = "" if work.share is None else f" ({work.share:.0%})"
                 lines.append(f"{work.kind} of {work.subject}: {work.step}{share}.")
         view = await api.config.get()
         if view.staged:
-            lines.append("A configuration is staged but not active: `choirctl config diff`.")
+            lines.append(_("A configuration is staged but not active: `choirctl config diff`."))
         if view.note:
-            lines.append(f"config.json is not active: {view.note}")
+            lines.append(_("config.json is not active: {note}").format(note=view.note))
     return lines
 
 
@@ -86,13 +90,18 @@ def _print_text(system_status: SystemStatus) -> None:
 
 def _print_tables(system_status: SystemStatus) -> None:
     console = stdout_console()
-    word = "[green]ready[/]" if system_status.ready else "[red]not ready[/]"
+    word = _("[green]ready[/]") if system_status.ready else _("[red]not ready[/]")
     console.print(
-        f"Choir {system_status.version} is {word}. State: {system_status.home}. Model: {system_status.model}."
+        _("Choir {version} is {word}. State: {home}. Model: {model}.").format(
+            version=system_status.version,
+            word=word,
+            home=system_status.home,
+            model=system_status.model,
+        )
     )
-    parts = table("PART", "", "DETAIL")
+    parts = table(_("PART"), "", _("DETAIL"))
     for part in system_status.parts:
-        state = "[green]up[/]" if part.ok else "[red]down[/]"
+        state = _("[green]up[/]") if part.ok else _("[red]down[/]")
         parts.add_row(part.name, state, escape(part.detail))
     console.print(parts)
     if system_status.agents:

@@ -13,22 +13,23 @@ from typing import Annotated
 
 import typer
 from pydantic import ValidationError
-from rich.markup import escape
 
 from choir_common.errors import ChoirError, ErrorEnvelope, InvalidRequest, NotFound, from_envelope
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.telegram import ConnectTelegram, TelegramConnection
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import config_name_option
-from choirctl.output.printing import print_json_line, stderr_console
+from choirctl.output.language import tr
+from choirctl.output.printing import escape, print_json_line, stderr_console
 
 MAX_TOKEN_BYTES = 1_000
 # The agent finishes its turn and summarizes its session before it moves.
 MOVE_S = 420.0
 LOOK_S = 0.3
-TOKEN_FORM = "@BotFather prints it as 123456789:AAH..., the whole of one line"  # noqa: S105
+TOKEN_FORM = _("@BotFather prints it as 123456789:AAH..., the whole of one line")
 
 AgentOption = Annotated[
     str, config_name_option("--agent", "The agent to talk to, by its id.", "agents")
@@ -117,13 +118,13 @@ async def _wait(
     """Show the progress until the bot is connected or has failed; return the last state."""
     console, wrong = stderr_console(), 0
     moving_until: float | None = None
-    with console.status("Waiting…") as line:
+    with console.status(_("Waiting…")) as line:
         while connection.state in ("waiting", "applying"):
             await asyncio.sleep(LOOK_S)
             connection = await api.telegram_connection(connection.connection_id)
             if connection.wrong_codes > wrong and not quiet:
                 wrong = connection.wrong_codes
-                console.print("A wrong code was sent to the bot; still waiting.", markup=False)
+                console.print(_("A wrong code was sent to the bot; still waiting."), markup=False)
             line.update(escape(_status(connection)))
             if connection.state == "applying":
                 moving_until = moving_until or time.monotonic() + MOVE_S
@@ -134,10 +135,12 @@ async def _wait(
 
 def _status(connection: TelegramConnection) -> str:
     if connection.state == "applying":
-        return f"{connection.agent_id} moves to Telegram…"
+        return _("{agent_id} moves to Telegram…").format(agent_id=connection.agent_id)
     seconds = max(0, int((connection.expires_at - datetime.now(UTC)).total_seconds()))
     trouble = f" {connection.trouble}" if connection.trouble else ""
-    return f"Waiting for the code, {seconds // 60}:{seconds % 60:02} left…{trouble}"
+    return _("Waiting for the code, {seconds}:{seconds2:02} left…{trouble}").format(
+        seconds=seconds // 60, seconds2=seconds % 60, trouble=trouble
+    )
 
 
 async def _cancel(api: ControlClient, connection: TelegramConnection) -> None:
@@ -145,20 +148,21 @@ async def _cancel(api: ControlClient, connection: TelegramConnection) -> None:
     try:
         await api.cancel_telegram(connection.connection_id)
     except ChoirError as error:
-        text = (
-            f"Not cancelled: {error.message} See `choirctl config show`; `choirctl agent status "
-            f"{connection.agent_id}` shows where it talks."
-        )
+        text = _(
+            "Not cancelled: {message} See `choirctl config show`; `choirctl agent status "
+            "{agent_id}` shows where it talks."
+        ).format(message=error.message, agent_id=connection.agent_id)
     else:
-        text = "Cancelled; nothing was changed."
+        text = _("Cancelled; nothing was changed.")
     stderr_console().print(text, markup=False)
 
 
 def _print_instructions(connection: TelegramConnection) -> None:
     console = stderr_console()
     for line in (
-        f"Write {connection.code} to @{connection.bot} from your Telegram account, or open this link and "
-        "press Start:",
+        _(
+            "Write {code} to @{bot} from your Telegram account, or open this link and press Start:"
+        ).format(code=connection.code, bot=connection.bot),
         f"  {connection.link}",
     ):
         console.print(line, markup=False, highlight=False)
@@ -168,26 +172,44 @@ def _print_result(connection: TelegramConnection) -> None:
     console = stderr_console()
     user = connection.user_name
     lines = [
-        f"Connected: {user} talks to {connection.agent_id} through @{connection.bot} (gateways."
-        f"{connection.gateway}, dms.{connection.dm}, secret {connection.secret}).",
+        _(
+            "Connected: {user} talks to {agent_id} through @{bot} (gateways.{gateway}, "
+            "dms.{dm}, secret {secret})."
+        ).format(
+            user=user,
+            agent_id=connection.agent_id,
+            bot=connection.bot,
+            gateway=connection.gateway,
+            dm=connection.dm,
+            secret=connection.secret,
+        ),
         *connection.remaining,
-        "Messages from other people are ignored. To let somebody else write to the bot, add an entry to "
-        "`dms` (docs/telegram.md).",
+        _(
+            "Messages from other people are ignored. To let somebody else write to the bot, "
+            "add an entry to `dms` (docs/telegram.md)."
+        ),
     ]
     if not connection.remaining:
-        lines.insert(1, f"{connection.agent_id} has greeted you there. Write something.")
+        lines.insert(
+            1,
+            _("{agent_id} has greeted you there. Write something.").format(
+                agent_id=connection.agent_id
+            ),
+        )
     for line in lines:
         console.print(line, markup=False, highlight=False)
 
 
 def _explain(fields: set[str]) -> str:
     if "token" in fields:
-        return f"This is no token of a Telegram bot; nothing was changed. {TOKEN_FORM}."
+        return _("This is no token of a Telegram bot; nothing was changed. {token_form}.").format(
+            token_form=TOKEN_FORM
+        )
     if "api_url" in fields:
-        return "--api-url: give an address such as http://127.0.0.1:8081; nothing was changed."
+        return _("--api-url: give an address such as http://127.0.0.1:8081; nothing was changed.")
     if "person" in fields:
-        return "--person: this is no valid name of a person; nothing was changed."
-    return "--agent: this is no valid agent id; nothing was changed."
+        return _("--person: this is no valid name of a person; nothing was changed.")
+    return _("--agent: this is no valid agent id; nothing was changed.")
 
 
 def _read_token(file: Path | None) -> str:
@@ -196,11 +218,15 @@ def _read_token(file: Path | None) -> str:
         try:
             return file.read_text("utf-8").strip()
         except FileNotFoundError:
-            raise NotFound(f"There is no {file}.") from None
+            raise NotFound(_("There is no {file}.").format(file=file)) from None
         except UnicodeDecodeError:
-            raise InvalidRequest(f"{file} contains no token. {TOKEN_FORM}.") from None
+            raise InvalidRequest(
+                _("{file} contains no token. {token_form}.").format(
+                    file=file, token_form=TOKEN_FORM
+                )
+            ) from None
     if sys.stdin.isatty():
-        prompt = "Token of the bot, from @BotFather"
-        answer: str = typer.prompt(prompt, hide_input=True, err=True)
+        prompt = _("Token of the bot, from @BotFather")
+        answer: str = typer.prompt(tr(prompt), hide_input=True, err=True)
         return answer.strip()
     return sys.stdin.buffer.read(MAX_TOKEN_BYTES).decode("utf-8", "replace").strip()

@@ -6,6 +6,7 @@ import ssl
 import typer
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import print_json, stdout_console
 
@@ -26,11 +27,15 @@ def tls(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
         fingerprint = fingerprint_of(file.read_text("ascii"))
     except FileNotFoundError as error:
         raise NotFound(
-            f"There is no {file}: this Choir made no certificate. It makes one when it starts with "
-            "CHOIR_TLS=on, or listens for other machines."
+            _(
+                "There is no {file}: this Choir made no certificate. It makes one when it starts "
+                "with CHOIR_TLS=on, or listens for other machines."
+            ).format(file=file)
         ) from error
     except (OSError, ValueError) as error:
-        raise InvalidRequest(f"{file} cannot be read: {error}.") from error
+        raise InvalidRequest(
+            _("{file} cannot be read: {error}.").format(file=file, error=error)
+        ) from error
     if as_json:
         print_json({"authority": str(file), "sha256": fingerprint})
         return

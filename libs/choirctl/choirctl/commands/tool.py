@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.local_tools import ToolTrial
 from choir_common.wire.model import JsonObject
@@ -18,6 +18,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, OptionalAgentId
 from choirctl.output.printing import (
+    escape,
     print_json,
     print_rows,
     stderr_console,
@@ -29,7 +30,7 @@ from choirctl.start.config_file import read_config
 from choirctl.start.local_tools import TOOLS, LocalTools, check_folder, find_differences
 from choirctl.start.tool_templates import TemplateName
 
-NOTHING = "No tools in the agents' folders; `choirctl tool new AGENT NAME` writes one."
+NOTHING = _("No tools in the agents' folders; `choirctl tool new AGENT NAME` writes one.")
 
 ToolName = Annotated[
     str, typer.Argument(metavar="NAME", help="The tool, by name, such as text.count.")
@@ -67,8 +68,8 @@ def new_tool(
     if as_json:
         print_json({"files": [str(path) for path in files], "next": steps})
         return
-    _print_lines([f"Wrote {path}" for path in files], stderr=True)
-    _print_lines(["Edit them, then:", *(f"  {step}" for step in steps)], stderr=True)
+    _print_lines([_("Wrote {path}").format(path=path) for path in files], stderr=True)
+    _print_lines([_("Edit them, then:"), *(f"  {step}" for step in steps)], stderr=True)
 
 
 def check(
@@ -132,7 +133,12 @@ def try_tool(
         print_json({**trial.model_dump(mode="json"), "differences": differences})
     else:
         _print_lines(trial_lines(trial))
-        _print_lines([f"Test case: {difference}" for difference in differences])
+        _print_lines(
+            [
+                _("Test case: {difference}").format(difference=difference)
+                for difference in differences
+            ]
+        )
     if trial.status != "success" or differences:
         raise typer.Exit(ChoirError.exit_code)
 
@@ -147,10 +153,10 @@ def list_tools(
     if as_json:
         print_json({name: report.model_dump(mode="json") for name, report in reports.items()})
         return
-    rows = table("TOOL", "AGENT", "STATE", "EFFECT", "NETWORK", "DESCRIPTION")
+    rows = table(_("TOOL"), _("AGENT"), _("STATE"), _("EFFECT"), _("NETWORK"), _("DESCRIPTION"))
     for name, report in reports.items():
         for tool in report.tools:
-            network = ", ".join(tool.hosts) or "any host" if tool.network else "no"
+            network = ", ".join(tool.hosts) or _("any host") if tool.network else "no"
             about = (escape(tool.description), tool.side_effect, escape(network))
             rows.add_row(tool.name, name, "ok", about[1], about[2], about[0])
         for fault in report.refusals:
@@ -177,9 +183,9 @@ def _parse_input(text: str) -> JsonObject:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise InvalidRequest(f"The input is not JSON: {error}.") from None
+        raise InvalidRequest(_("The input is not JSON: {error}.").format(error=error)) from None
     if not isinstance(value, dict):
-        raise InvalidRequest('The input must be a JSON object, such as \'{"text": "hello"}\'.')
+        raise InvalidRequest(_('The input must be a JSON object, such as \'{"text": "hello"}\'.'))
     return value
 
 

@@ -4,17 +4,17 @@ import asyncio
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.triggers import DeliveryView, TriggerView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.commands.hook import Limit, print_deliveries
-from choirctl.output.printing import print_json, print_rows, table
+from choirctl.output.printing import escape, print_json, print_rows, table
 
-NOTHING = (
+NOTHING = _(
     "No watched folders and no mail triggers; docs/hooks.md shows how to add one to config.json."
 )
 TriggerName = Annotated[
@@ -35,9 +35,22 @@ def list_triggers(
     if as_json:
         print_json(views)
         return
-    rows = table("TRIGGER", "AGENT", "KIND", "WAITING", "RUNNING", "REFUSED", "SOURCE", "NOTE")
+    rows = table(
+        _("TRIGGER"),
+        _("AGENT"),
+        _("KIND"),
+        _("WAITING"),
+        _("RUNNING"),
+        _("REFUSED"),
+        _("SOURCE"),
+        _("NOTE"),
+    )
     for view in views:
-        refusal = f"last refusal: {view.last_refusal}" if view.last_refusal else ""
+        refusal = (
+            _("last refusal: {last_refusal}").format(last_refusal=view.last_refusal)
+            if view.last_refusal
+            else ""
+        )
         rows.add_row(
             escape(view.name),
             view.agent_id,
@@ -67,8 +80,10 @@ def list_trigger_deliveries(
 def _source(view: TriggerView) -> str:
     if view.gateway is None:
         return view.folder
-    subject = f", subject {view.subject!r}" if view.subject else ""
-    return f"{view.gateway}: mail from {', '.join(view.patterns)}{subject}"
+    subject = _(", subject {subject!r}").format(subject=view.subject) if view.subject else ""
+    return _("{gateway}: mail from {names}{subject}").format(
+        gateway=view.gateway, names=", ".join(view.patterns), subject=subject
+    )
 
 
 async def _list(place: Target) -> list[TriggerView]:

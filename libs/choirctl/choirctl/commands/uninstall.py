@@ -12,10 +12,11 @@ import typer
 
 from choir_common.errors import Conflict, InvalidRequest
 from choir_common.extras import DISTRIBUTION, is_wheel
+from choir_common.i18n import _
 from choir_local.home import Home as LocalHome
 from choir_local.stack import stop_stack
 from choirctl.api.target import AsJson, Home, find_target
-from choirctl.output.printing import print_json, stderr_console
+from choirctl.output.printing import confirm, print_json, stderr_console
 from choirctl.service.init_systems import find_manager
 
 SIGNS_OF_A_HOME = ("secrets.json", "config.json", "data")
@@ -45,9 +46,11 @@ def uninstall(
     if purge:
         check_home(place)
     command = removal_command()
-    question = "Stop and remove Choir" + (f", and DELETE {place} for good" if purge else "")
+    question = _("Stop and remove Choir") + (
+        _(", and DELETE {place} for good").format(place=place) if purge else ""
+    )
     if not yes:
-        typer.confirm(f"{question}?", abort=True, err=True)
+        confirm(f"{question}?", abort=True)
     ran = asyncio.run(_stop(place))
     files = _remove_services(place)
     if purge:
@@ -79,7 +82,10 @@ def check_home(place: Path) -> None:
     holds_a_home = Path.home().resolve().is_relative_to(resolved)
     if holds_a_home or not all((resolved / name).exists() for name in SIGNS_OF_A_HOME):
         raise InvalidRequest(
-            f"{place} is not a state directory of Choir: nothing was deleted. Name it with --home."
+            _(
+                "{place} is not a state directory of Choir: nothing was deleted. Name it with "
+                "--home."
+            ).format(place=place)
         )
 
 
@@ -108,16 +114,23 @@ def _delete(place: Path) -> None:
         shutil.rmtree(place.resolve())
     except OSError as error:
         raise Conflict(
-            f"{error.filename} cannot be deleted: {error.strerror}. Delete {place} yourself."
+            _("{filename} cannot be deleted: {strerror}. Delete {place} yourself.").format(
+                filename=error.filename, strerror=error.strerror, place=place
+            )
         ) from error
 
 
 def _report(place: Path, files: list[str], purge: bool) -> None:
     console = stderr_console()
     for file in files:
-        console.print(f"Removed {file}.", markup=False)
+        console.print(_("Removed {file}.").format(file=file), markup=False)
     console.print(
-        f"Deleted {place}." if purge else f"{place} stays: it has all your data.", markup=False
+        _("Deleted {place}.").format(place=place)
+        if purge
+        else _("{place} stays: it has all your data.").format(place=place),
+        markup=False,
     )
     if not is_wheel():
-        console.print("This is a checkout: `make clean` removes what was installed.", markup=False)
+        console.print(
+            _("This is a checkout: `make clean` removes what was installed."), markup=False
+        )

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.config import Config
 from choir_common.wire.operator import DmView
@@ -82,12 +83,18 @@ def _settings(place: Target, score: Path | None, port: int | None) -> LocalSetti
     settings = LocalSettings.load()
     if settings.postgres_dsn:
         raise Conflict(
-            "Choir runs in containers here: `docker compose up --wait` starts it, and `docker compose down` "
-            "stops it."
+            _(
+                "Choir runs in containers here: `docker compose up --wait` starts it, and "
+                "`docker compose down` stops it."
+            )
         )
     score_file = score or settings.score
     if score_file is not None and not score_file.is_file():
-        raise InvalidRequest(f"There is no score at {score_file}. Give --score the path of a file.")
+        raise InvalidRequest(
+            _("There is no score at {score_file}. Give --score the path of a file.").format(
+                score_file=score_file
+            )
+        )
     return settings.model_copy(
         update={
             "home": place.home,
@@ -135,7 +142,9 @@ class UpCommand:
             )
         finally:
             progress.close()
-        headline = f"Choir {'was already running' if runs else 'runs in the background'}."
+        headline = _("Choir {value}.").format(
+            value=_("was already running") if runs else _("runs in the background")
+        )
         dms, link = asyncio.run(self._dms()), asyncio.run(self._web_link())
         self._show(
             console, SummaryScreen(state, config, self.local.secrets_file, dms, link), headline
@@ -146,8 +155,10 @@ class UpCommand:
         console = stderr_console()
         if is_running(self.local):
             raise Conflict(
-                f"Choir runs already in {self.place.home}. Talk to it with `choirctl chat`, or stop it "
-                "with `choirctl down`."
+                _(
+                    "Choir runs already in {home}. Talk to it with `choirctl chat`, or stop it with "
+                    "`choirctl down`."
+                ).format(home=self.place.home)
             )
         config = self._prepare(console, starts=True)
         progress = StartProgress(console)
@@ -157,10 +168,10 @@ class UpCommand:
             progress.close()
             dms = await self._dms()
             choice = _default_dm(dms) if with_chat else DmChoice()
-            stop = "Ctrl-C twice stops" if choice.dm else "Ctrl-C stops"
+            stop = _("Ctrl-C twice stops") if choice.dm else "Ctrl-C stops"
             link = await self._web_link()
             screen = SummaryScreen(state, config, self.local.secrets_file, dms, link)
-            self._show(console, screen, f"Choir is running. {stop} it.")
+            self._show(console, screen, _("Choir is running. {stop} it.").format(stop=stop))
             if choice.why_none:
                 console.print(choice.why_none, markup=False)
             return choice.dm is not None and await self.chat(console, choice.dm)
@@ -169,7 +180,7 @@ class UpCommand:
             was_ready = asyncio.run(_run_stack(self.settings, progress, when_ready))
         finally:
             progress.close()
-        console.print("Choir has stopped.")
+        console.print(_("Choir has stopped."))
         if not was_ready:
             raise typer.Exit(INTERRUPTED)
 
@@ -187,7 +198,7 @@ class UpCommand:
             has_left = True
         except* ChoirError as errors:
             report_error(errors)
-            console.print("Choir keeps running without this chat; Ctrl-C stops it.")
+            console.print(_("Choir keeps running without this chat; Ctrl-C stops it."))
         return has_left
 
     async def _dms(self) -> tuple[DmView, ...]:
@@ -213,7 +224,7 @@ class UpCommand:
         """Create missing files and validate existing ones before anything is started."""
         result = create_state_directory(self.place.home)
         if self.place.home in result.paths:
-            console.print(f"Made the state directory {self.place.home}.")
+            console.print(_("Made the state directory {home}.").format(home=self.place.home))
         file = self.place.home / "config.json"
         config = read_config(file)
         if starts:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest
+from choir_common.i18n import _, ngettext
 from choir_common.lanes import is_core
 from choir_common.target import Target
 from choir_local.backup.create import require_own_home
@@ -20,24 +21,24 @@ from choir_local.upgrade.record import Step, UpgradeRecord, UpgradeRecordFile, U
 from choir_local.upgrade.sequence import UpgradeSequence
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, find_target
-from choirctl.output.printing import format_count, print_json, stderr_console
+from choirctl.output.printing import confirm, print_json, stderr_console
 from choirctl.start.background import agents_if_running, is_running
 
 INSTALLED, GIT = "installed", "git"
 STEP_TEXTS: dict[Step, str] = {
-    "prepare": "fetching the new version",
-    "backup": "writing a backup",
+    "prepare": _("fetching the new version"),
+    "backup": _("writing a backup"),
     "stop": "stopping Choir",
-    "snapshot": "copying the database",
-    "switch": "installing the new version",
-    "migrate": "migrating the database",
-    "start": "starting the new version",
-    "verify": "checking it",
-    "finish": "removing the copies",
-    "halt": "stopping what was started",
-    "switch_back": "installing the old version again",
-    "restore": "restoring the database",
-    "start_again": "starting the old version",
+    "snapshot": _("copying the database"),
+    "switch": _("installing the new version"),
+    "migrate": _("migrating the database"),
+    "start": _("starting the new version"),
+    "verify": _("checking it"),
+    "finish": _("removing the copies"),
+    "halt": _("stopping what was started"),
+    "switch_back": _("installing the old version again"),
+    "restore": _("restoring the database"),
+    "start_again": _("starting the old version"),
 }
 
 
@@ -110,14 +111,16 @@ def _parse_source(source: str | None) -> UpgradeVersions:
         return UpgradeVersions(kind="installed")
     if source is None and find_checkout() is None:
         raise InvalidRequest(
-            "Name where the new version is: --from DIRECTORY with wheels, --from https://… for an index, or "
-            "--from installed if it is installed already."
+            _(
+                "Name where the new version is: --from DIRECTORY with wheels, --from https://… "
+                "for an index, or --from installed if it is installed already."
+            )
         )
     if source is None or source == GIT or source.startswith(f"{GIT}:"):
         ref = (source or GIT).removeprefix(GIT).removeprefix(":") or "@{upstream}"
         return UpgradeVersions(kind="checkout", source=ref)
     if "://" not in source and not Path(source).is_dir():
-        raise InvalidRequest(f"There is no directory {source}.")
+        raise InvalidRequest(_("There is no directory {source}.").format(source=source))
     place = source if "://" in source else str(Path(source).absolute())
     return UpgradeVersions(kind="wheels", source=place)
 
@@ -125,12 +128,14 @@ def _parse_source(source: str | None) -> UpgradeVersions:
 def _parse_compose(directory: Path, source: str | None) -> UpgradeVersions:
     if not (directory / "docker-compose.yml").is_file() or not (directory / ".git").exists():
         raise InvalidRequest(
-            f"{directory} is not a git checkout of Choir with a docker-compose.yml. Published images are "
-            "upgraded by hand: by CHOIR_VERSION in .env, see docs/upgrade.md."
+            _(
+                "{directory} is not a git checkout of Choir with a docker-compose.yml. Published "
+                "images are upgraded by hand: by CHOIR_VERSION in .env, see docs/upgrade.md."
+            ).format(directory=directory)
         )
     if source is not None and source != GIT and not source.startswith(f"{GIT}:"):
         raise InvalidRequest(
-            "With --compose the new version is a commit: --from git or --from git:REF."
+            _("With --compose the new version is a commit: --from git or --from git:REF.")
         )
     ref = (source or GIT).removeprefix(GIT).removeprefix(":") or "@{upstream}"
     return UpgradeVersions(kind="compose", source=ref, directory=str(directory.absolute()))
@@ -151,31 +156,36 @@ async def _confirm(place: Target, *, yes: bool) -> None:
         operations = [it for it in await api.operations.list(20) if it.status == "running"]
     if operations:
         raise Conflict(
-            f"{operations[0].kind} of {operations[0].subject} is at work. Wait for it: `choirctl operation "
-            "list`."
+            _("{kind} of {subject} is at work. Wait for it: `choirctl operation list`.").format(
+                kind=operations[0].kind, subject=operations[0].subject
+            )
         )
     jobs = sum(is_core(lane.lane) for agent in agents for lane in agent.lanes)
     if not jobs or yes:
         return
-    text = f"{format_count(jobs, 'core job')} at work: they continue after the upgrade."
+    text = _("{count} at work: they continue after the upgrade.").format(
+        count=ngettext("{count} core job", "{count} core jobs", jobs)
+    )
     if not sys.stdin.isatty():
-        raise Conflict(f"{text} Upgrade with --yes.")
+        raise Conflict(_("{text} Upgrade with --yes.").format(text=text))
     stderr_console().print(text)
-    if not typer.confirm("Upgrade now?", err=True):
-        raise InvalidRequest("Nothing was changed.")
+    if not confirm(_("Upgrade now?")):
+        raise InvalidRequest(_("Nothing was changed."))
 
 
 def _report(record: UpgradeRecord, *, as_json: bool) -> None:
     if as_json:
         print_json(record)
     elif record.outcome == "done":
-        old = f" from {record.code.old[:12]}" if record.code.old else ""
+        old = _(" from {old}").format(old=record.code.old[:12]) if record.code.old else ""
         stderr_console().print(
-            f"Choir is upgraded{old} to {record.code.new[:12]}. The backup from before is {record.backup}.",
+            _("Choir is upgraded{old} to {new}. The backup from before is {backup}.").format(
+                old=old, new=record.code.new[:12], backup=record.backup
+            ),
             markup=False,
         )
     if record.outcome == "abandoned":
-        raise ChoirError(f"Nothing was changed: {record.error}")
+        raise ChoirError(_("Nothing was changed: {error}").format(error=record.error))
     if record.outcome == "rolled-back":
         raise ChoirError(_rolled_back(record))
 
@@ -183,10 +193,12 @@ def _report(record: UpgradeRecord, *, as_json: bool) -> None:
 def _rolled_back(record: UpgradeRecord) -> str:
     """Return what happened, and what is left to do."""
     if record.code.kind == "installed":
-        after = (
-            "The database is as before, and Choir is stopped: the old version is not installed any more. "
-            "Install it again, then `choirctl up`."
+        after = _(
+            "The database is as before, and Choir is stopped: the old version is not "
+            "installed any more. Install it again, then `choirctl up`."
         )
     else:
-        after = "The old version and its database are in place again."
-    return f"The upgrade failed in the step {record.last_forward}: {record.error} {after}"
+        after = _("The old version and its database are in place again.")
+    return _("The upgrade failed in the step {last_forward}: {error} {after}").format(
+        last_forward=record.last_forward, error=record.error, after=after
+    )

@@ -5,6 +5,7 @@ import asyncio
 import typer
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.operations import AgentModelAndVoice, VoiceView
 from choirctl.api.control import connect
@@ -34,7 +35,7 @@ def list_voices(
     if as_json:
         print_json(voices)
     else:
-        print_rows(voice_rows(voices), "No voice is configured.")
+        print_rows(voice_rows(voices), _("No voice is configured."))
 
 
 def get(
@@ -65,12 +66,14 @@ def set_voice(
     It is used from the next spoken message until the agent is restarted. Exits 5 if the agent does not run.
     """
     if not voice:
-        raise InvalidRequest("VOICE is empty; `choirctl voice list` has the names.")
+        raise InvalidRequest(_("VOICE is empty; `choirctl voice list` has the names."))
     choices = asyncio.run(_set(find_target(ctx, home, url), agent, voice))
     if as_json:
         print_json(choices)
     else:
-        sentence = f"{agent} uses voice {choices.voice_profile} until its next restart."
+        sentence = _("{agent} uses voice {voice_profile} until its next restart.").format(
+            agent=agent, voice_profile=choices.voice_profile
+        )
         stderr_console().print(sentence, markup=False)
 
 

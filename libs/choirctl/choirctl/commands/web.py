@@ -4,14 +4,15 @@ import asyncio
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.web import WebLinkView, WebSessionView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import (
+    escape,
     print_json,
     print_rows,
     stderr_console,
@@ -19,7 +20,7 @@ from choirctl.output.printing import (
     table,
 )
 
-NO_SESSIONS = "No browser is signed in; `choirctl web` prints a link."
+NO_SESSIONS = _("No browser is signed in; `choirctl web` prints a link.")
 Person = Annotated[
     str | None,
     typer.Option(help="A person in `people` of config.json, for the own conversations only."),
@@ -69,9 +70,12 @@ def print_link(
         print_json(view)
         return
     stdout_console().print(view.url, markup=False, soft_wrap=True)
-    whose = f"{view.person}'s conversations" if view.person else "everything, as the operator"
+    whose = f"{view.person}'s conversations" if view.person else _("everything, as the operator")
     stderr_console().print(
-        f"It works once, until {view.expires_at.astimezone():%H:%M}, for {whose}.", markup=False
+        _("It works once, until {astimezone:%H:%M}, for {whose}.").format(
+            astimezone=view.expires_at.astimezone(), whose=whose
+        ),
+        markup=False,
     )
 
 
@@ -83,7 +87,7 @@ def list_sessions(
     if as_json:
         print_json(views)
         return
-    rows = table("ID", "PERSON", "LAST USED", "SIGNED IN", "EXPIRES", "BROWSER")
+    rows = table(_("ID"), _("PERSON"), _("LAST USED"), _("SIGNED IN"), _("EXPIRES"), _("BROWSER"))
     for view in views:
         rows.add_row(
             view.web_session_id,
@@ -108,7 +112,7 @@ def revoke(
     if as_json:
         print_json({"revoked": browser})
     else:
-        stderr_console().print("The browser is signed out.")
+        stderr_console().print(_("The browser is signed out."))
 
 
 async def _create_link(place: Target, person: str | None) -> WebLinkView:

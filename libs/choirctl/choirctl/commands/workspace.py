@@ -5,9 +5,9 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.operations import (
     OperationView,
@@ -18,8 +18,9 @@ from choir_common.wire.operations import (
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import WorkspaceName
+from choirctl.output.language import tr
 from choirctl.output.operation_progress import await_operation, raise_failure
-from choirctl.output.printing import print_json, print_rows, stderr_console
+from choirctl.output.printing import escape, print_json, print_rows, stderr_console
 from choirctl.output.views import warning_lines, workspace_rows
 
 
@@ -42,7 +43,7 @@ def list_workspaces(
     if as_json:
         print_json(workspaces)
     else:
-        print_rows(workspace_rows(workspaces), "No workspace is configured.")
+        print_rows(workspace_rows(workspaces), _("No workspace is configured."))
         for line in warning_lines(workspaces):
             stderr_console().print(f"[yellow]{escape(line)}[/]", soft_wrap=True)
 
@@ -78,25 +79,38 @@ def reset(
 def _confirm(workspace: WorkspaceView) -> None:
     if not sys.stdin.isatty():
         raise InvalidRequest(
-            f"Nobody can be asked whether to delete everything in {workspace.path}. Say --yes."
+            _("Nobody can be asked whether to delete everything in {path}. Say --yes.").format(
+                path=workspace.path
+            )
         )
-    holder = f" Agent {workspace.agent_id} is stopped first." if workspace.agent_id else ""
+    holder = (
+        _(" Agent {agent_id} is stopped first.").format(agent_id=workspace.agent_id)
+        if workspace.agent_id
+        else ""
+    )
     stderr_console().print(
-        f"This permanently deletes all {workspace.files:,} files in {workspace.path}.{holder}",
+        _("This permanently deletes all {files:,} files in {path}.{holder}").format(
+            files=workspace.files, path=workspace.path, holder=holder
+        ),
         markup=False,
     )
-    if typer.prompt("Type the workspace's name to continue", err=True) != workspace.name:
-        raise InvalidRequest("The name does not match; nothing was deleted.")
+    if typer.prompt(tr(_("Type the workspace's name to continue")), err=True) != workspace.name:
+        raise InvalidRequest(_("The name does not match; nothing was deleted."))
 
 
 def _print_result(result: WorkspaceReset) -> None:
     if not result.left:
         stderr_console().print(
-            f"{result.path} is empty: {result.removed:,} entries deleted.", markup=False
+            _("{path} is empty: {removed:,} entries deleted.").format(
+                path=result.path, removed=result.removed
+            ),
+            markup=False,
         )
     if result.stopped:
-        how = "started again" if result.restarted else "stopped, and not started again"
-        stderr_console().print(f"Agent {result.stopped} was {how}.", markup=False)
+        how = _("started again") if result.restarted else _("stopped, and not started again")
+        stderr_console().print(
+            _("Agent {stopped} was {how}.").format(stopped=result.stopped, how=how), markup=False
+        )
 
 
 async def _list(place: Target) -> list[WorkspaceView]:
@@ -110,7 +124,9 @@ async def _find(place: Target, name: str) -> WorkspaceView:
         if workspace.name == name:
             return workspace
     names = ", ".join(workspace.name for workspace in workspaces)
-    raise NotFound(f"There is no workspace {name!r} (there are {names}).")
+    raise NotFound(
+        _("There is no workspace {name!r} (there are {names}).").format(name=name, names=names)
+    )
 
 
 async def _reset(place: Target, name: str, request: ResetWorkspace, quiet: bool) -> OperationView:

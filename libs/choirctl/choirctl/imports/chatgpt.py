@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
+from choir_common.i18n import _
 from choirctl.imports.fields import JsonDict, object_of, text_of
 from choirctl.imports.items import Conversation, Item, Memory, Message, Omission, Role
 from choirctl.imports.json_stream import JsonRecord, array_records
@@ -24,7 +25,7 @@ def read(files: SourceFiles) -> Iterator[Item]:
     """Yield the conversations and custom instructions of an export."""
     names = [name for name in files.names() if _CONVERSATIONS.search(name)]
     if not names:
-        yield Omission("conversations.json", "the export does not contain it")
+        yield Omission("conversations.json", _("the export does not contain it"))
     seen_instructions: set[bytes] = set()
     for name in names:
         with files.open(name) as source:
@@ -46,7 +47,7 @@ def _conversation(record: JsonRecord) -> Iterator[Item]:
     conversation_id = text_of(value, "conversation_id", "id")
     mapping = object_of(value, "mapping")
     if not conversation_id or not mapping:
-        yield Omission(record.place, "it has no id or no messages")
+        yield Omission(record.place, _("it has no id or no messages"))
         return
     path = _path(mapping, text_of(value, "current_node"))
     messages = [message for node in path if (message := _message(node)) is not None]
@@ -55,7 +56,7 @@ def _conversation(record: JsonRecord) -> Iterator[Item]:
         started_at = parse_time(value.get("create_time"))
         yield Conversation(conversation_id, title, started_at, tuple(messages))
     else:
-        yield Omission(f"{record.place} ({title[:60]})", "it has no messages with text")
+        yield Omission(f"{record.place} ({title[:60]})", _("it has no messages with text"))
 
 
 def _path(mapping: JsonDict, current: str) -> list[JsonDict]:

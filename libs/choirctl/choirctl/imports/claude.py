@@ -6,6 +6,7 @@ Newer exports have a file for each project and memory, in the folders `projects`
 import re
 from collections.abc import Iterator
 
+from choir_common.i18n import _
 from choirctl.imports.fields import JsonDict, object_of, objects_of, plain_text, text_of
 from choirctl.imports.items import Conversation, Item, Memory, Message, Omission, Role
 from choirctl.imports.json_stream import JsonRecord, array_records
@@ -22,7 +23,7 @@ def read(files: SourceFiles) -> Iterator[Item]:
     """Yield the conversations, memories and project texts of an export."""
     names = files.names()
     if not any(_CONVERSATIONS.search(name) for name in names):
-        yield Omission("conversations.json", "the export does not contain it")
+        yield Omission("conversations.json", _("the export does not contain it"))
     for name in names:
         for pattern, convert in (
             (_CONVERSATIONS, _conversation),
@@ -39,7 +40,7 @@ def _conversation(record: JsonRecord) -> Iterator[Item]:
     value = record.value
     conversation_id, title = text_of(value, "uuid"), text_of(value, "name")
     if not conversation_id:
-        yield Omission(record.place, "it has no id")
+        yield Omission(record.place, _("it has no id"))
         return
     messages = [
         Message(role, text, parse_time(entry.get("created_at")))
@@ -50,7 +51,7 @@ def _conversation(record: JsonRecord) -> Iterator[Item]:
         started_at = parse_time(value.get("created_at"))
         yield Conversation(conversation_id, title, started_at, tuple(messages))
     else:
-        yield Omission(f"{record.place} ({title[:60]})", "it has no messages with text")
+        yield Omission(f"{record.place} ({title[:60]})", _("it has no messages with text"))
 
 
 def _text(entry: JsonDict) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.redactor import mask_likely_keys
 from choirctl.imports.fields import JsonDict, number_of, object_of, objects_of, text_of
 from choirctl.imports.items import Item, Omission, ScheduleItem
@@ -20,12 +21,14 @@ def read_jobs(files: SourceFiles, name: str) -> Iterator[Item]:
     try:
         document = json.loads(read_text(files, name))
     except (ValueError, RecursionError, InvalidRequest) as error:
-        yield Omission(name, f"it cannot be read ({error})")
+        yield Omission(name, _("it cannot be read ({error})").format(error=error))
         return
     if isinstance(document, list):
         document = {"jobs": document}
     for number, job in enumerate(objects_of(document, "jobs") if document else (), 1):
-        place = f"{name}, job {number} ({(text_of(job, 'name') or text_of(job, 'id'))[:60]})"
+        place = _("{name}, job {number} ({text_of})").format(
+            name=name, number=number, text_of=(text_of(job, "name") or text_of(job, "id"))[:60]
+        )
         yield _job(job, place)
 
 
@@ -34,14 +37,16 @@ def _job(job: JsonDict, place: str) -> ScheduleItem | Omission:
     text = (text_of(payload, "message", "text") or text_of(job, "prompt")).strip()
     text = mask_likely_keys(text)
     if job.get("enabled") is False:
-        return Omission(place, "it is switched off")
+        return Omission(place, _("it is switched off"))
     if not text or job.get("no_agent") is True:
-        return Omission(place, "it is no instruction to the agent")
+        return Omission(place, _("it is no instruction to the agent"))
     if len(text) > MAX_TEXT:
-        return Omission(place, f"its text is longer than {MAX_TEXT:,} characters")
+        return Omission(
+            place, _("its text is longer than {max_text:,} characters").format(max_text=MAX_TEXT)
+        )
     times = _timing(object_of(job, "schedule"))
     if times is None:
-        return Omission(place, "its times are not known to Choir")
+        return Omission(place, _("its times are not known to Choir"))
     timing, value = times
     zone = text_of(object_of(job, "schedule"), "tz") or None
     job_id = text_of(job, "id") or text

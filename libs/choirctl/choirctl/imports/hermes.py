@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from itertools import groupby
 
+from choir_common.i18n import _
 from choirctl.imports.cron_jobs import read_jobs
 from choirctl.imports.database import has_tables, open_copy
 from choirctl.imports.fields import plain_text
@@ -32,7 +33,7 @@ def read(files: SourceFiles) -> Iterator[Item]:
     if f"{root}state.db" in names:
         yield from _database(files, f"{root}state.db")
     else:
-        yield Omission(f"{root}state.db", "there is none, so there are no conversations")
+        yield Omission(f"{root}state.db", _("there is none, so there are no conversations"))
     if f"{root}cron/jobs.json" in names:
         yield from read_jobs(files, f"{root}cron/jobs.json")
 
@@ -48,12 +49,12 @@ def _database(files: SourceFiles, name: str) -> Iterator[Item]:
     try:
         with open_copy(files, name) as database:
             if not has_tables(database, "sessions", "messages"):
-                yield Omission(name, "it has no tables of sessions and messages")
+                yield Omission(name, _("it has no tables of sessions and messages"))
                 return
             yield from _sessions(database)
             yield from _channels(database)
     except sqlite3.Error as error:
-        yield Omission(name, f"it cannot be read to its end ({error})")
+        yield Omission(name, _("it cannot be read to its end ({error})").format(error=error))
 
 
 def _sessions(database: sqlite3.Connection) -> Iterator[Item]:
@@ -61,7 +62,7 @@ def _sessions(database: sqlite3.Connection) -> Iterator[Item]:
     for session_id, group in groupby(rows, key=lambda row: row[0]):
         messages: list[Message] = []
         title, started_at = "", None
-        for _, title, started_at, role, content, at in group:  # noqa: B007 the last ones are used
+        for _group, title, started_at, role, content, at in group:  # noqa: B007 the last ones are used
             if text := plain_text(content):
                 messages.append(Message(ROLES[role], text, parse_time(at)))
         if messages:

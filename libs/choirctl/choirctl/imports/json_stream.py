@@ -13,6 +13,7 @@ from typing import IO
 
 from pydantic import JsonValue
 
+from choir_common.i18n import _
 from choirctl.imports.items import Omission
 
 CHUNK_BYTES = 1_000_000
@@ -34,13 +35,13 @@ def array_records(source: IO[bytes], name: str) -> Iterator[JsonRecord | Omissio
     number = 0
     for text in _object_texts(source):
         number += 1
-        place = f"{name}, record {number}"
+        place = _("{name}, record {number}").format(name=name, number=number)
         if text is None:
-            yield Omission(place, "it is incomplete or too large")
+            yield Omission(place, _("it is incomplete or too large"))
         else:
             yield _parse(text, place)
     if not number:
-        yield Omission(name, "it contains no records")
+        yield Omission(name, _("it contains no records"))
 
 
 def line_records(source: IO[bytes], name: str) -> Iterator[JsonRecord | Omission]:
@@ -49,16 +50,16 @@ def line_records(source: IO[bytes], name: str) -> Iterator[JsonRecord | Omission
     while line := source.readline(MAX_RECORD_CHARS):
         number += 1
         if text := line.decode("utf-8", errors="replace").strip():
-            yield _parse(text, f"{name}, line {number}")
+            yield _parse(text, _("{name}, line {number}").format(name=name, number=number))
 
 
 def _parse(text: str, place: str) -> JsonRecord | Omission:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return Omission(place, "it is not valid JSON")
+        return Omission(place, _("it is not valid JSON"))
     if not isinstance(value, dict):
-        return Omission(place, "it is not a JSON object")
+        return Omission(place, _("it is not a JSON object"))
     return JsonRecord(place, value)
 
 

@@ -9,6 +9,7 @@ import hashlib
 from datetime import datetime
 from uuid import UUID, uuid5
 
+from choir_common.i18n import ngettext
 from choir_common.redactor import mask_likely_keys
 from choir_common.wire.memory_records import (
     ArchivedSessionRecord,
@@ -18,7 +19,6 @@ from choir_common.wire.memory_records import (
 )
 from choir_common.wire.model import JsonObject
 from choirctl.imports.items import Conversation, Memory, Omission
-from choirctl.output.printing import format_count
 
 NAMESPACE = UUID("0e9a54b5-1b0f-4c5d-9f0e-3a4f3d1f7c21")
 ORIGIN = "web"
@@ -63,7 +63,7 @@ def conversation_records(
                     trust=TRUST,
                 )
             )
-    reason = format_count(undated, "message has no date", "messages have no date")
+    reason = ngettext("{count} message has no date", "{count} messages have no date", undated)
     omissions = [Omission(session_id, reason)] if undated else []
     if not times:
         return [], omissions

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choirctl.imports.cron_jobs import read_jobs
 from choirctl.imports.fields import object_of, plain_text, text_of
 from choirctl.imports.items import Channel, Conversation, Item, Message, Omission, Role
@@ -28,7 +29,7 @@ def read(files: SourceFiles) -> Iterator[Item]:
     } | {name.split("/memory/")[0] for name in names if name.endswith("workspace/memory/MEMORY.md")}
     sessions = [name for name in names if _SESSION.match(name)]
     if not workspaces and not sessions:
-        yield Omission("workspace", "there is no workspace and no session")
+        yield Omission("workspace", _("there is no workspace and no session"))
     for folder in sorted(workspaces):
         yield from read_texts(files, folder)
     for name in sessions:
@@ -60,14 +61,14 @@ def _session(files: SourceFiles, name: str) -> Iterator[Item]:
     if messages:
         yield Conversation(session_id, session_id, started_at, tuple(messages))
     else:
-        yield Omission(name, "it has no messages with text")
+        yield Omission(name, _("it has no messages with text"))
 
 
 def _channels(files: SourceFiles, name: str) -> Iterator[Item]:
     try:
         document = json.loads(read_text(files, name))
     except (ValueError, RecursionError, InvalidRequest):
-        yield Omission(name, "it is no JSON, so its channels are not listed")
+        yield Omission(name, _("it is no JSON, so its channels are not listed"))
         return
     channels = object_of(document, "channels") if isinstance(document, dict) else {}
     for channel in channels:

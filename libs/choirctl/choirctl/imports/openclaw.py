@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import PurePosixPath
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choirctl.imports.cron_jobs import read_jobs
 from choirctl.imports.database import has_tables, open_copy
 from choirctl.imports.fields import object_of, plain_text, text_of
@@ -45,7 +46,7 @@ def read(files: SourceFiles) -> Iterator[Item]:
     }
     databases = [name for name in names if _DATABASE.match(name)]
     if not workspaces and not databases and not any(_SESSION.match(name) for name in names):
-        yield Omission(f"{root}workspace", "there is no workspace and no session")
+        yield Omission(f"{root}workspace", _("there is no workspace and no session"))
     for folder in sorted(workspaces):
         yield from read_texts(files, folder)
     session_ids: set[str] = set()
@@ -55,7 +56,9 @@ def read(files: SourceFiles) -> Iterator[Item]:
         if _SESSION.match(name):
             yield from _session(files, name, session_ids)
         elif _INDEX.match(name):
-            yield Omission(name, "it is an index of the Markdown files of memory, which are read")
+            yield Omission(
+                name, _("it is an index of the Markdown files of memory, which are read")
+            )
     if f"{root}cron/jobs.json" in names:
         yield from read_jobs(files, f"{root}cron/jobs.json")
     if f"{root}openclaw.json" in names:
@@ -75,17 +78,17 @@ def _database(files: SourceFiles, name: str, session_ids: set[str]) -> Iterator[
     try:
         with open_copy(files, name) as database:
             if not has_tables(database, "transcript_events"):
-                yield Omission(name, "it has no table of transcripts")
+                yield Omission(name, _("it has no table of transcripts"))
                 return
             rows = database.execute(_EVENTS)
             for session_id, group in groupby(rows, key=lambda row: str(row[0])):
                 session_ids.add(session_id)
-                place = f"{name}, session {session_id}"
+                place = _("{name}, session {session_id}").format(name=name, session_id=session_id)
                 records = (record for _, text in group for record in _records(text, place))
                 yield from _conversation(session_id, place, records)
             yield from _compressed(database, name)
     except sqlite3.Error as error:
-        yield Omission(name, f"it cannot be read to its end ({error})")
+        yield Omission(name, _("it cannot be read to its end ({error})").format(error=error))
 
 
 def _records(text: str, name: str) -> Iterator[JsonRecord | Omission]:
@@ -100,7 +103,9 @@ def _compressed(database: sqlite3.Connection, name: str) -> Iterator[Item]:
     query = "SELECT count(*) FROM transcript_events WHERE event_zstd IS NOT NULL"
     (count,) = database.execute(query).fetchone()
     if count:
-        yield Omission(name, f"{count} events are compressed (zstd), which is not read")
+        yield Omission(
+            name, _("{count} events are compressed (zstd), which is not read").format(count=count)
+        )
 
 
 def _session(files: SourceFiles, name: str, session_ids: set[str]) -> Iterator[Item]:
@@ -137,7 +142,7 @@ def _conversation(
     if messages:
         yield Conversation(session_id, "", started_at, tuple(messages))
     else:
-        yield Omission(name, "it has no messages with text")
+        yield Omission(name, _("it has no messages with text"))
 
 
 def _channels(files: SourceFiles, name: str) -> Iterator[Item]:
@@ -145,6 +150,6 @@ def _channels(files: SourceFiles, name: str) -> Iterator[Item]:
         document = json.loads(read_text(files, name))
         channels = object_of(document, "channels") if isinstance(document, dict) else {}
     except (ValueError, RecursionError, InvalidRequest):
-        yield Omission(name, "it is no plain JSON, so its channels are not listed")
+        yield Omission(name, _("it is no plain JSON, so its channels are not listed"))
         return
     yield from (Channel(channel) for channel in channels if channel != "defaults")

@@ -9,6 +9,7 @@ from rich.segment import ControlType
 
 from choir_client import AsyncMemory
 from choir_common.errors import ChoirError, InvalidRequest, NotFound, StartupError
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.memory_operator import ImportRecords
 from choir_common.wire.memory_records import ArchivedSessionRecord, KnowledgeRecord, Record
@@ -66,9 +67,15 @@ async def find_agent(place: Target, agent: str | None) -> str:
     if agent is None and len(names) == 1:
         return names[0]
     if agent is None:
-        raise InvalidRequest(f"Say who gets it: --agent {' or --agent '.join(names)}.")
+        raise InvalidRequest(
+            _("Say who gets it: --agent {names}.").format(names=" or --agent ".join(names))
+        )
     if agent not in names:
-        raise NotFound(f"There is no agent {agent!r}; there are {', '.join(names)}.")
+        raise NotFound(
+            _("There is no agent {agent!r}; there are {names}.").format(
+                agent=agent, names=", ".join(names)
+            )
+        )
     return agent
 
 
@@ -107,7 +114,7 @@ async def undo_import(task: ImportTask) -> ImportResult:
                 await api.schedules.remove(view.schedule_id)
                 counts.schedules += 1
     if task.report.personas:
-        counts.notes.append("The persona stays; edit identity/SOUL.md of the agent.")
+        counts.notes.append(_("The persona stays; edit identity/SOUL.md of the agent."))
     return counts
 
 
@@ -121,14 +128,16 @@ async def _send_records(task: ImportTask, memory: AsyncMemory, counts: ImportRes
             result = await memory.import_records(piece)
         except ChoirError as error:
             raise type(error)(
-                f"{error.message} {first:,} of {total:,} records are there; repeat the command to go on."
+                _(
+                    "{message} {first:,} of {total:,} records are there; repeat the command to go on."
+                ).format(message=error.message, first=first, total=total)
             ) from error
         first += len(batch)
         counts.new_records += result.written
         counts.unchanged += result.unchanged
         counts.left_alone += len(result.refused)
         if total > BATCH_RECORDS:
-            _show_progress(f"{first:,} of {total:,} records")
+            _show_progress(_("{first:,} of {total:,} records").format(first=first, total=total))
 
 
 def _pieces(batches: Iterator[list[Record]]) -> Iterator[list[Record]]:
@@ -165,13 +174,19 @@ async def _add_schedules(task: ImportTask, api: ControlClient, counts: ImportRes
             )
             view = await api.schedules.add(request)
         except (InvalidRequest, ValueError) as error:
-            reason = error.message if isinstance(error, ChoirError) else "it is not valid"
-            counts.notes.append(f"Schedule {schedule.schedule_id} is left out: {reason}")
+            reason = error.message if isinstance(error, ChoirError) else _("it is not valid")
+            counts.notes.append(
+                _("Schedule {schedule_id} is left out: {reason}").format(
+                    schedule_id=schedule.schedule_id, reason=reason
+                )
+            )
             continue
         known_words.add(words)
         counts.schedules += 1
         counts.notes.append(
-            f"Schedule {view.schedule_id} is paused: `choirctl schedule resume {view.schedule_id}`."
+            _("Schedule {schedule_id} is paused: `choirctl schedule resume {schedule_id}`.").format(
+                schedule_id=view.schedule_id
+            )
         )
 
 
@@ -186,16 +201,18 @@ def _write_persona(task: ImportTask, counts: ImportResult) -> None:
     try:
         config = read_config(task.place.home / "config.json")
     except StartupError:
-        counts.notes.append("The persona is left out: the state directory is not on this machine.")
+        counts.notes.append(
+            _("The persona is left out: the state directory is not on this machine.")
+        )
         return
     agent = config.agents.get(task.agent_id)
     if agent is None or agent.repo.url:
         counts.notes.append(
-            "The persona is left out: write it to identity/SOUL.md of the repository."
+            _("The persona is left out: write it to identity/SOUL.md of the repository.")
         )
     elif file.is_symlink() or (file.exists() and file.read_text(encoding="utf-8") != text):
         counts.persona = "kept"
-        counts.notes.append(f"The persona is left out: {file} has another one.")
+        counts.notes.append(_("The persona is left out: {file} has another one.").format(file=file))
     elif file.exists():
         counts.persona = "unchanged"
     else:
@@ -205,7 +222,11 @@ def _write_persona(task: ImportTask, counts: ImportResult) -> None:
         partial.write_text(text, encoding="utf-8")
         partial.replace(file)
         counts.persona = "written"
-        counts.notes.append(f"Wrote {file}; `choirctl agent update {task.agent_id}` installs it.")
+        counts.notes.append(
+            _("Wrote {file}; `choirctl agent update {agent_id}` installs it.").format(
+                file=file, agent_id=task.agent_id
+            )
+        )
 
 
 def _show_progress(words: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Protocol
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _
 
 MAX_FILES = 100_000
 MAX_TEXT_BYTES = 20_000_000
@@ -43,12 +44,20 @@ def open_source(path: Path) -> Iterator[SourceFiles]:
         yield FolderFiles(path)
         return
     if not path.exists():
-        raise NotFound(f"{path} does not exist; name the folder or the ZIP file of the export.")
+        raise NotFound(
+            _("{path} does not exist; name the folder or the ZIP file of the export.").format(
+                path=path
+            )
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             yield ZipFiles(archive, str(path))
     except (zipfile.BadZipFile, OSError) as error:
-        raise InvalidRequest(f"{path} is no folder and no readable ZIP file: {error}.") from error
+        raise InvalidRequest(
+            _("{path} is no folder and no readable ZIP file: {error}.").format(
+                path=path, error=error
+            )
+        ) from error
 
 
 def read_text(files: SourceFiles, name: str) -> str:
@@ -57,9 +66,15 @@ def read_text(files: SourceFiles, name: str) -> str:
         with files.open(name) as source:
             content = source.read(MAX_TEXT_BYTES + 1)
     except (OSError, zipfile.BadZipFile, RuntimeError) as error:
-        raise InvalidRequest(f"{name} cannot be read: {error}.") from error
+        raise InvalidRequest(
+            _("{name} cannot be read: {error}.").format(name=name, error=error)
+        ) from error
     if len(content) > MAX_TEXT_BYTES:
-        raise InvalidRequest(f"{name} is larger than {MAX_TEXT_BYTES // 1_000_000} MB.")
+        raise InvalidRequest(
+            _("{name} is larger than {max_text_bytes} MB.").format(
+                name=name, max_text_bytes=MAX_TEXT_BYTES // 1000000
+            )
+        )
     return content.decode("utf-8-sig", errors="replace").replace("\x00", "")
 
 
@@ -72,13 +87,17 @@ class FolderFiles:
     def names(self) -> list[str]:
         """Return the paths below the folder, sorted. Raises InvalidRequest for too many."""
         names: list[str] = []
-        for folder, _, files in os.walk(self._root, followlinks=False):
+        for folder, _folders, files in os.walk(self._root, followlinks=False):
             for file in files:
                 path = Path(folder, file)
                 if stat.S_ISREG(path.lstat().st_mode):
                     names.append(path.relative_to(self._root).as_posix())
             if len(names) > MAX_FILES:
-                raise InvalidRequest(f"{self._root} has more than {MAX_FILES:,} files.")
+                raise InvalidRequest(
+                    _("{root} has more than {max_files:,} files.").format(
+                        root=self._root, max_files=MAX_FILES
+                    )
+                )
         return sorted(names)
 
     def modified_at(self, name: str) -> datetime | None:
@@ -97,7 +116,11 @@ class ZipFiles:
     def __init__(self, archive: zipfile.ZipFile, path: str) -> None:
         entries = archive.infolist()
         if len(entries) > MAX_FILES:
-            raise InvalidRequest(f"{path} has more than {MAX_FILES:,} files.")
+            raise InvalidRequest(
+                _("{path} has more than {max_files:,} files.").format(
+                    path=path, max_files=MAX_FILES
+                )
+            )
         for entry in entries:
             _check_entry(entry, path)
         self._archive = archive
@@ -122,11 +145,21 @@ class ZipFiles:
 def _check_entry(entry: zipfile.ZipInfo, path: str) -> None:
     name = PurePosixPath(entry.filename.replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or ":" in name.parts[:1]:
-        raise InvalidRequest(f"{path} contains the path {entry.filename!r}; nothing was read.")
+        raise InvalidRequest(
+            _("{path} contains the path {filename!r}; nothing was read.").format(
+                path=path, filename=entry.filename
+            )
+        )
     if stat.S_ISLNK(entry.external_attr >> 16):
-        raise InvalidRequest(f"{path} contains the link {entry.filename!r}; nothing was read.")
+        raise InvalidRequest(
+            _("{path} contains the link {filename!r}; nothing was read.").format(
+                path=path, filename=entry.filename
+            )
+        )
     ratio = entry.file_size / max(1, entry.compress_size)
     if entry.file_size > MAX_STREAM_BYTES or (entry.file_size > RATIO_FROM and ratio > MAX_RATIO):
         raise InvalidRequest(
-            f"{path}: {entry.filename!r} would unpack to {entry.file_size:,} bytes; nothing was read."
+            _("{path}: {filename!r} would unpack to {file_size:,} bytes; nothing was read.").format(
+                path=path, filename=entry.filename, file_size=entry.file_size
+            )
         )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.redactor import mask_likely_keys
 from choirctl.imports.items import Item, Memory, Omission, Persona
 from choirctl.imports.source_files import SourceFiles, read_text
@@ -26,7 +27,9 @@ def read_texts(files: SourceFiles, folder: str) -> Iterator[Item]:
         if path.suffix != ".md" or not (parent == folder or in_memory):
             continue
         if path.name in OWN_FILES and not in_memory:
-            yield Omission(name, "it instructs the other program; copy by hand what still applies")
+            yield Omission(
+                name, _("it instructs the other program; copy by hand what still applies")
+            )
         elif in_memory or path.name in (*PERSONA_FILES, *MEMORY_FILES):
             yield from _text(
                 files, name, path, is_persona=path.name in PERSONA_FILES and not in_memory
@@ -42,7 +45,7 @@ def _text(
         yield Omission(name, error.message)
         return
     if not text:
-        yield Omission(name, "it is empty")
+        yield Omission(name, _("it is empty"))
     elif is_persona:
         yield Persona(path.name, text)
     else:

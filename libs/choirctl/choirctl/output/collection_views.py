@@ -6,18 +6,19 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from choir_common.errors import NotFound, Unavailable
+from choir_common.i18n import _, join, ngettext
 from choir_common.wire.memory_collections import (
     CollectionDocument,
     CollectionView,
     FolderProgress,
 )
 from choirctl.api.control import ControlClient
-from choirctl.output.printing import format_age, format_count, stderr_console, table
+from choirctl.output.language import tr
+from choirctl.output.printing import escape, format_age, stderr_console, table
 
 POLL_S = 1.0
 LINE_S = 10.0
@@ -26,7 +27,7 @@ LINE_S = 10.0
 
 def collection_rows(views: Sequence[CollectionView]) -> Table:
     """Return a table with one row per collection."""
-    rows = table("COLLECTION", "DOCUMENTS", "PIECES", "FOLDER", "STATE")
+    rows = table(_("COLLECTION"), _("DOCUMENTS"), _("PIECES"), _("FOLDER"), _("STATE"))
     for view in views:
         folder = escape(view.folder.path) if view.folder else "-"
         counts = (str(view.documents), str(view.chunks))
@@ -36,9 +37,9 @@ def collection_rows(views: Sequence[CollectionView]) -> Table:
 
 def document_rows(documents: Sequence[CollectionDocument]) -> Table:
     """Return a table with one row per document or unreadable file."""
-    rows = table("DOCUMENT", "CHARACTERS", "PIECES", "ADDED", "PROBLEM")
+    rows = table(_("DOCUMENT"), _("CHARACTERS"), _("PIECES"), _("ADDED"), _("PROBLEM"))
     for document in documents:
-        age = format_age(document.added_at) if document.added_at else "not read yet"
+        age = format_age(document.added_at) if document.added_at else _("not read yet")
         counts = (f"{document.characters:,}", str(document.chunks))
         rows.add_row(escape(document.name), *counts, age, escape(document.problem or "-"))
     return rows
@@ -46,24 +47,41 @@ def document_rows(documents: Sequence[CollectionDocument]) -> Table:
 
 def describe_collection(view: CollectionView) -> str:
     """Return a sentence about a collection that follows a folder."""
-    return f"{view.name}: {format_count(view.documents, 'document')}, {describe_state(view)}."
+    return _("{name}: {count}, {state}.").format(
+        name=view.name,
+        count=ngettext("{count} document", "{count} documents", view.documents),
+        state=describe_state(view),
+    )
 
 
 def describe_state(view: CollectionView) -> str:
     """Return the state of a collection's folder as text."""
     folder = view.folder
     if folder is None:
-        return "added one by one"
-    parts = [f"{folder.state} (scanned {format_age(folder.scanned_at)} ago)"]
+        return _("added one by one")
+    parts: list[str] = [
+        _("{state} (scanned {age} ago)").format(
+            state=folder.state, age=format_age(folder.scanned_at)
+        )
+    ]
     if folder.scanned_at is None:
         parts = [folder.state]
     if folder.waiting:
-        parts.append(f"{folder.waiting:,} of {format_count(folder.files, 'file')} to be read")
+        parts.append(
+            _("{waiting:,} of {count} to be read").format(
+                waiting=folder.waiting,
+                count=ngettext("{count} file", "{count} files", folder.files),
+            )
+        )
     if folder.unreadable:
-        parts.append(f"{format_count(folder.unreadable, 'file')} not readable")
+        parts.append(
+            _("{count} not readable").format(
+                count=ngettext("{count} file", "{count} files", folder.unreadable)
+            )
+        )
     if folder.problem:
         parts.append(folder.problem.rstrip("."))
-    return ", ".join(parts)
+    return join(", ", parts)
 
 
 async def show_scan(api: ControlClient, agent: str, before: CollectionView) -> CollectionView:
@@ -77,10 +95,14 @@ async def show_scan(api: ControlClient, agent: str, before: CollectionView) -> C
         while True:
             views = [it for it in await api.collections(agent).list() if it.name == before.name]
             if not views or views[0].folder is None:
-                raise NotFound(f"The collection {before.name} was removed.")
+                raise NotFound(_("The collection {name} was removed.").format(name=before.name))
             folder = views[0].folder
             if folder.state == "unreachable":
-                raise Unavailable(f"{folder.path} cannot be scanned. {folder.problem}")
+                raise Unavailable(
+                    _("{path} cannot be scanned. {problem}").format(
+                        path=folder.path, problem=folder.problem
+                    )
+                )
             if folder.state == "current" and folder.scanned_at != earlier:
                 return views[0]
             progress.show(folder)
@@ -99,7 +121,7 @@ class ScanProgress(contextlib.AbstractContextManager["ScanProgress"]):
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._bar.add_task("looking for files", total=None)
+        self._task = self._bar.add_task(tr(_("looking for files")), total=None)
         self._next_line_at = time.monotonic() + LINE_S
 
     def __enter__(self) -> Self:
@@ -117,11 +139,15 @@ class ScanProgress(contextlib.AbstractContextManager["ScanProgress"]):
         problem = f" ({folder.problem.rstrip('.')})" if folder.problem else ""
         self._bar.update(
             self._task,
-            description=f"reading{escape(problem)}",
+            description=tr(_("reading{problem}").format(problem=escape(problem))),
             total=folder.files,
             completed=completed,
         )
         if not self._console.is_terminal and time.monotonic() > self._next_line_at:
             self._next_line_at += LINE_S
-            line = f"{completed:,} of {format_count(folder.files, 'file')} read{problem}"
+            line = _("{completed:,} of {count} read{problem}").format(
+                completed=completed,
+                count=ngettext("{count} file", "{count} files", folder.files),
+                problem=problem,
+            )
             self._console.print(line, markup=False)

@@ -14,7 +14,9 @@ import typer
 
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest
 from choir_common.escape_text import escape_json
+from choir_common.i18n import _
 from choir_common.target import read_env
+from choirctl.output.language import tr
 
 WIDTH = 100  # at most: wider is hard to read
 UNEXPECTED_EXIT = 1
@@ -42,7 +44,7 @@ def report_error(error: BaseException, *, as_json: bool = False) -> int:
         text = json.dumps({"error": fields}, indent=2, ensure_ascii=False)
         sys.stderr.write(f"{escape_json(text)}\n")
     else:
-        _write_paragraph(failure.message)
+        _write_paragraph(tr(failure.message))
     if failure.code == ChoirError.code and read_env("CHOIR_DEBUG"):
         traceback.print_exception(error)
     return failure.exit_code
@@ -57,19 +59,23 @@ def failure_of(error: BaseException) -> Failure:
             # the first is the cause; the others are its consequences
             return failure_of(error.exceptions[0])
         case PermissionError():
-            words = f"Permission denied: {error.filename or error}. Check its owner and your user."
+            words = _("Permission denied: {file}. Check its owner and your user.").format(
+                file=str(error.filename or error)
+            )
             return Failure(Forbidden.code, words, Forbidden.exit_code)
         case OSError():
-            words = f"{error.filename or 'The system'}: {error.strerror or error}."
+            words = _("{file}: {error}.").format(
+                file=error.filename or _("The system"), error=error.strerror or str(error)
+            )
             return Failure("system", words, UNEXPECTED_EXIT)
         case typer.Abort():
-            return Failure("aborted", "Aborted.", UNEXPECTED_EXIT)
+            return Failure("aborted", _("Aborted."), UNEXPECTED_EXIT)
         case _ if hasattr(error, "format_message"):
             # a usage error of typer
             return Failure("usage", error.format_message(), InvalidRequest.exit_code)
         case _:
-            words = (
-                f"choirctl failed: {type(error).__name__}: {error}. Set CHOIR_DEBUG=1 to see where."
+            words = _("choirctl failed: {kind}: {error}. Set CHOIR_DEBUG=1 to see where.").format(
+                kind=type(error).__name__, error=str(error)
             )
             return Failure(ChoirError.code, words, UNEXPECTED_EXIT)
 
@@ -82,7 +88,7 @@ def _write_paragraph(message: str) -> None:
     # only a list of faults has line breaks; any other message is one paragraph
     lines = message.split("\n") if f"\n{ITEM}" in message else [message]
     for number, line in enumerate(lines):
-        _write_filled(line if number else f"Error: {line}", width)
+        _write_filled(line if number else tr(_("Error: {line}").format(line=line)), width)
 
 
 def _write_filled(line: str, width: int) -> None:

@@ -2,31 +2,33 @@
 
 from collections.abc import Sequence
 
-from rich.markup import escape
 from rich.table import Table
 
+from choir_common.i18n import _, ngettext
 from choir_common.wire.memory_forget import ConversationMessage, ForgetReport, ForgottenDocument
 from choirctl.output.memory_views import truncate
-from choirctl.output.printing import format_age, format_count, table
+from choirctl.output.printing import escape, format_age, table
 
-CONVERSATIONS = {
+CONVERSATIONS: dict[str, str] = {
     "kept": "",
-    "summary": "The conversation starts again with its reference summary ({chars:,} characters).",
-    "no summary": "The conversation starts again with nothing: it has no reference summary yet.",
-    "nothing": "The conversation starts again with nothing.",
-    "rest": "The conversation continues without the erased period.",
+    "summary": _(
+        "The conversation starts again with its reference summary ({chars:,} characters)."
+    ),
+    "no summary": _("The conversation starts again with nothing: it has no reference summary yet."),
+    "nothing": _("The conversation starts again with nothing."),
+    "rest": _("The conversation continues without the erased period."),
 }
 
 
 def forgotten_rows(documents: Sequence[ForgottenDocument]) -> Table:
     """Return a table with one row per document, oldest first."""
-    rows = table("DOCUMENT", "KIND", "KEY OR SESSION", "WHY", "AGE", "TEXT")
+    rows = table(_("DOCUMENT"), _("KIND"), _("KEY OR SESSION"), _("WHY"), _("AGE"), _("TEXT"))
     for document in documents:
         rows.add_row(
             document.document_id,
             document.kind,
             escape(document.key or document.session_id or "-"),
-            "derived" if document.derived else "selected",
+            _("derived") if document.derived else _("selected"),
             format_age(document.at),
             escape(truncate(document.text)),
         )
@@ -37,40 +39,68 @@ def forget_lines(report: ForgetReport) -> list[str]:
     """Return the counts and consequences of an erasure, or of its preview."""
     memory = report.memory
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in memory.counts.items())
-    verb = "Erased" if memory.erased else "To erase"
-    lines = []
+    verb = _("Erased") if memory.erased else _("To erase")
+    lines: list[str] = []
     if memory.total or not (report.message_count or report.logs):
-        documents = format_count(memory.total, "document")
-        lines.append(f"{verb} from memory: {documents}{f' ({kinds})' if kinds else ''}.")
+        documents = ngettext("{count} document", "{count} documents", memory.total)
+        lines.append(
+            _("{verb} from memory: {documents}{value}.").format(
+                verb=verb, documents=documents, value=f" ({kinds})" if kinds else ""
+            )
+        )
     hidden = memory.total - len(memory.documents)
     if hidden and not memory.erased:
-        lines.append(f"{hidden:,} of them are not listed.")
+        lines.append(_("{hidden:,} of them are not listed.").format(hidden=hidden))
     if report.message_count:
-        messages = format_count(report.message_count, "message")
-        lines.append(f"{verb} from the conversation: {messages}.")
+        messages = ngettext("{count} message", "{count} messages", report.message_count)
+        lines.append(
+            _("{verb} from the conversation: {messages}.").format(verb=verb, messages=messages)
+        )
         if not memory.erased:
             lines += [_message_line(message) for message in report.messages]
     if memory.supported:
-        lines.append(f"Kept, because other sources support them too: {memory.supported:,}.")
+        lines.append(
+            _("Kept, because other sources support them too: {supported:,}.").format(
+                supported=memory.supported
+            )
+        )
     if memory.restored:
-        lines.append(f"Active again: {format_count(memory.restored, 'older document')}.")
+        lines.append(
+            _("Active again: {count}.").format(
+                count=ngettext("{count} older document", "{count} older documents", memory.restored)
+            )
+        )
     if report.logs:
-        sessions = format_count(len(report.logs), "session")
-        lines.append(f"{verb} except for hashes: logs, messages and received files of {sessions}.")
+        sessions = ngettext("{count} session", "{count} sessions", len(report.logs))
+        lines.append(
+            _("{verb} except for hashes: logs, messages and received files of {sessions}.").format(
+                verb=verb, sessions=sessions
+            )
+        )
+    return [*lines, *_consequences(report)]
+
+
+def _consequences(report: ForgetReport) -> list[str]:
+    """Return what follows for the conversation and its agent."""
+    memory, lines = report.memory, list[str]()
     if report.conversation != "kept":
         has_none = report.conversation == "summary" and not report.summary_chars
         outcome = CONVERSATIONS["no summary" if has_none else report.conversation]
         lines.append(outcome.format(chars=report.summary_chars))
     if report.restarts:
-        verb = "has started" if memory.erased else "discards open work and starts"
-        lines.append(f"Agent {report.agent_id} {verb} again.")
+        verb = _("has started") if memory.erased else _("discards open work and starts")
+        lines.append(
+            _("Agent {agent_id} {verb} again.").format(agent_id=report.agent_id, verb=verb)
+        )
     if report.earlier_until is not None and not memory.erased:
         lines.append(
-            f"Earlier sessions, until {report.earlier_until.astimezone():%Y-%m-%d %H:%M}, stay in memory; "
-            "`memory forget --last 7d` also erases those of that time."
+            _(
+                "Earlier sessions, until {astimezone:%Y-%m-%d %H:%M}, stay in memory; `memory "
+                "forget --last 7d` also erases those of that time."
+            ).format(astimezone=report.earlier_until.astimezone())
         )
     if report.unsearched and not memory.erased:
-        lines.append("The running conversation is not searched for the words.")
+        lines.append(_("The running conversation is not searched for the words."))
     return lines
 
 

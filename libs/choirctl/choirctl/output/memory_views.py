@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from rich.filesize import decimal
-from rich.markup import escape
 from rich.table import Table
 
+from choir_common.i18n import _, join, ngettext
 from choir_common.wire.memory_modes import ConversationMemory
 from choir_common.wire.memory_operator import (
     AgentMemory,
@@ -15,7 +15,7 @@ from choir_common.wire.memory_operator import (
     FeedbackView,
 )
 from choir_common.wire.memory_search import MemoryHit
-from choirctl.output.printing import format_age, format_count, table
+from choirctl.output.printing import escape, format_age, table
 
 LONGEST = 100
 SHOWN_IDS = 3
@@ -25,7 +25,9 @@ HIDDEN_FIELDS = ("type", "id", "text", "metadata")
 
 def document_rows(documents: Sequence[DocumentView]) -> Table:
     """Return a table with one row per document."""
-    rows = table("DOCUMENT", "KIND", "KEY OR SESSION", "VERSION", "FROM", "AGE", "TEXT")
+    rows = table(
+        _("DOCUMENT"), _("KIND"), _("KEY OR SESSION"), _("VERSION"), _("FROM"), _("AGE"), _("TEXT")
+    )
     for document in documents:
         rows.add_row(
             document.document_id,
@@ -41,7 +43,7 @@ def document_rows(documents: Sequence[DocumentView]) -> Table:
 
 def hit_rows(hits: Sequence[MemoryHit]) -> Table:
     """Return a table with one row per hit, best first, with the score from each arm."""
-    rows = table("SCORE", "ARMS", "DOCUMENT", "KIND", "FROM", "AGE", "TEXT")
+    rows = table(_("SCORE"), _("ARMS"), _("DOCUMENT"), _("KIND"), _("FROM"), _("AGE"), _("TEXT"))
     for hit in hits:
         arms = ", ".join(f"{arm.arm} {arm.score:.2f}" for arm in hit.arms)
         rows.add_row(
@@ -60,12 +62,12 @@ def _render_status(document: DocumentView | MemoryHit) -> str:
     """Return what limits a document: its status, when it starts or ends, and what superseded it."""
     parts = [] if document.status == "active" else [document.status]
     if document.status == "upcoming" and document.valid_from:
-        parts.append(f"from {document.valid_from:%Y-%m-%d %H:%M}")
+        parts.append(_("from {valid_from:%Y-%m-%d %H:%M}").format(valid_from=document.valid_from))
     if document.status != "retired" and document.valid_to:
-        parts.append(f"until {document.valid_to:%Y-%m-%d %H:%M}")
+        parts.append(_("until {valid_to:%Y-%m-%d %H:%M}").format(valid_to=document.valid_to))
     if document.superseded_by:
-        parts.append(f"superseded by {', '.join(document.superseded_by)}")
-    return f" ({', '.join(parts)})" if parts else ""
+        parts.append(_("superseded by {names}").format(names=", ".join(document.superseded_by)))
+    return f" ({join(', ', parts)})" if parts else ""
 
 
 def document_facts(document: DocumentDetail) -> Table:
@@ -73,12 +75,12 @@ def document_facts(document: DocumentDetail) -> Table:
     facts = table("", "")
     facts.show_header = False
     record = document.record
-    facts.add_row("document", getattr(record, "id", "-"))
+    facts.add_row(_("document"), getattr(record, "id", "-"))
     for name, value in record.model_dump(exclude=set(HIDDEN_FIELDS), exclude_none=True).items():
         facts.add_row(name.replace("_", " "), escape(str(value)))
     for name, value in getattr(record, "metadata", {}).items():
-        facts.add_row(escape(f"metadata {name}"), escape(str(value)))
-    facts.add_row("vectors", str(document.vectors))
+        facts.add_row(escape(_("metadata {name}").format(name=name)), escape(str(value)))
+    facts.add_row(_("vectors"), str(document.vectors))
     for link in document.links:
         arrow = "→" if link.direction == "from" else "←"
         text = "(gone)" if link.text is None else truncate(link.text)
@@ -88,11 +90,11 @@ def document_facts(document: DocumentDetail) -> Table:
 
 def audit_rows(entries: Sequence[AuditEntry]) -> Table:
     """Return a table with one row per audit log entry."""
-    rows = table("NO", "WHEN", "WHO", "WHAT", "DOCUMENTS")
+    rows = table(_("NO"), _("WHEN"), _("WHO"), _("WHAT"), _("DOCUMENTS"))
     for entry in entries:
         ids = entry.document_ids[:SHOWN_IDS]
         more = len(entry.document_ids) - len(ids)
-        rest = f" and {more:,} more" if more else ""
+        rest = _(" and {more:,} more").format(more=more) if more else ""
         details = ", ".join(f"{name} {value}" for name, value in entry.detail.items())
         rows.add_row(
             str(entry.number),
@@ -106,7 +108,7 @@ def audit_rows(entries: Sequence[AuditEntry]) -> Table:
 
 def feedback_rows(items: Sequence[FeedbackView]) -> Table:
     """Return a table with one row per judgement of a user."""
-    rows = table("WHEN", "SESSION", "FEEDBACK", "TEXT")
+    rows = table(_("WHEN"), _("SESSION"), _("FEEDBACK"), _("TEXT"))
     for item in items:
         rows.add_row(
             f"{item.at:%Y-%m-%d %H:%M}",
@@ -119,7 +121,7 @@ def feedback_rows(items: Sequence[FeedbackView]) -> Table:
 
 def memory_facts(state: AgentMemory) -> Table:
     """Return a table with the number of documents, one row per store and kind."""
-    rows = table("STORE", "KIND", "DOCUMENTS", "WITHOUT VECTOR")
+    rows = table(_("STORE"), _("KIND"), _("DOCUMENTS"), _("WITHOUT VECTOR"))
     for count in state.counts:
         kind = f"{count.tier} {count.kind}" if count.tier else count.kind
         rows.add_row(count.store, kind, f"{count.documents:,}", f"{count.without_vector:,}")
@@ -128,14 +130,15 @@ def memory_facts(state: AgentMemory) -> Table:
 
 def memory_notes(state: AgentMemory) -> str:
     """Return text about the size, the queue and unfinished imports."""
-    words = (
-        f"{decimal(state.bytes)} on disk, {format_count(state.queued, 'document')} in the queue."
+    words = _("{decimal} on disk, {count} in the queue.").format(
+        decimal=decimal(state.bytes),
+        count=ngettext("{count} document", "{count} documents", state.queued),
     )
     for unfinished_import in state.unfinished_imports:
-        words += (
-            f"\nAn import stopped at {unfinished_import.done:,} of {unfinished_import.total:,} "
-            "records. Import the same file again to resume it; existing records are not changed."
-        )
+        words += _(
+            "\nAn import stopped at {done:,} of {total:,} records. Import the same file again "
+            "to resume it; existing records are not changed."
+        ).format(done=unfinished_import.done, total=unfinished_import.total)
     return words
 
 
@@ -150,10 +153,10 @@ def conversation_facts(memory: ConversationMemory) -> Table:
     """Return a table of how a conversation uses memory."""
     facts = table("", "")
     facts.show_header = False
-    facts.add_row("conversation", escape(memory.dm))
-    facts.add_row("agent", memory.agent_id or "-")
-    facts.add_row("session", memory.session_id or "-")
-    facts.add_row("memory mode", memory.mode)
-    source = "" if memory.recall_setting == "default" else ", set for this conversation"
-    facts.add_row("recall", f"{'on' if memory.recall else 'off'}{source}")
+    facts.add_row(_("conversation"), escape(memory.dm))
+    facts.add_row(_("agent"), memory.agent_id or "-")
+    facts.add_row(_("session"), memory.session_id or "-")
+    facts.add_row(_("memory mode"), memory.mode)
+    source = "" if memory.recall_setting == "default" else _(", set for this conversation")
+    facts.add_row(_("recall"), f"{'on' if memory.recall else 'off'}{source}")
     return facts

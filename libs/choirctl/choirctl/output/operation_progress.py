@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
+from choir_common.i18n import _
 from choir_common.wire.operations import OperationEvent, OperationStarted, OperationView
 from choirctl.api.control import ControlClient
 from choirctl.output.printing import stderr_console
@@ -23,8 +24,10 @@ async def await_operation(
         return await show_progress(api, operation.operation_id, quiet=quiet)
     except asyncio.CancelledError:
         stderr_console().print(
-            "The operation continues in the background: `choirctl operation show "
-            f"{operation.operation_id} --follow`.",
+            _(
+                "The operation continues in the background: `choirctl operation show "
+                "{operation_id} --follow`."
+            ).format(operation_id=operation.operation_id),
             markup=False,
         )
         raise
@@ -76,7 +79,7 @@ def raise_failure(view: OperationView) -> None:
     """Raise the error of an operation that failed or was interrupted."""
     if view.status == "failed":
         raise from_envelope(
-            ErrorEnvelope(code=view.error_code or "internal", message=view.error or "It failed.")
+            ErrorEnvelope(code=view.error_code or "internal", message=view.error or _("It failed."))
         )
     if view.status == "interrupted":
-        raise Unavailable(view.error or "It was interrupted; start it again.")
+        raise Unavailable(view.error or _("It was interrupted; start it again."))

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+import typer
 from pydantic import BaseModel
+from rich import markup
 from rich.cells import cell_len
 from rich.console import Console
 from rich.highlighter import JSONHighlighter
@@ -17,11 +19,22 @@ from rich.table import Table
 from rich.text import Text
 
 from choir_common.escape_text import escape_json
+from choirctl.output.language import tr
 from choirctl.output.safe_console import SafeConsole
 
 GAP = 2
 LAST_MAY_FOLD = 20  # columns: the last one contains texts, which can be read folded to this width
 PIPE_WIDTH = 10_000  # a pipe has no width, and nothing may be truncated there
+
+
+def escape(text: str) -> str:
+    """Return a text, or a message in the user's language, with its markup made visible."""
+    return markup.escape(tr(text))
+
+
+def confirm(question: str, *, abort: bool = False, default: bool = False) -> bool:
+    """Ask a question on standard error; with `abort`, raise typer.Abort unless the answer is yes."""
+    return typer.confirm(tr(question), default=default, abort=abort, err=True)
 
 
 def stdout_console() -> Console:
@@ -59,7 +72,7 @@ def print_rows(rows: Table, nothing: str = "") -> None:
     if widths is not None or not rows.show_header:
         console.print(rows)
         return
-    heads = [str(column.header) for column in rows.columns]
+    heads = [_shown(column.header) for column in rows.columns]
     cells = [list(column.cells) for column in rows.columns]
     for number in range(rows.row_count):
         card = table("", "")
@@ -71,13 +84,17 @@ def print_rows(rows: Table, nothing: str = "") -> None:
         console.print(card)
 
 
+def _shown(cell: object) -> str:
+    return tr(cell) if isinstance(cell, str) else str(cell)
+
+
 def _fit_widths(rows: Table, width: int) -> list[int] | None:
     """Return the column widths with which the table fits; None if a word would be split.
 
     Only words of the last column may be split: it contains texts and paths.
     """
     cells = [
-        [Text.from_markup(str(c), emoji=False).plain for c in (it.header, *it.cells)]
+        [Text.from_markup(_shown(c), emoji=False).plain for c in (it.header, *it.cells)]
         for it in rows.columns
     ]
     natural = [max(map(cell_len, column)) for column in cells]
@@ -142,11 +159,6 @@ def table(*columns: str) -> Table:
     for column in columns:
         rows.add_column(column, overflow="fold")
     return rows
-
-
-def format_count(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a count with its noun: `1 agent`, `2 agents`; `plural` if it is not formed with s."""
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def format_age(moment: datetime | None, now: datetime | None = None) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.status import Status
 from rich.text import Text
 
 from choir_common.escape_text import escape_hidden
+from choirctl.output.language import tr
 from choirctl.output.terminal import unwrap_stream
 
 
@@ -26,7 +28,10 @@ class SafeConsole(Console):
 
     def render_str(self, text: str, **how: Any) -> Text:
         # before the layout, so that column widths fit the text that is printed
-        return super().render_str(escape_hidden(text), **how)
+        return super().render_str(escape_hidden(tr(text)), **how)
+
+    def status(self, status: RenderableType, **how: Any) -> Status:
+        return super().status(tr(status) if isinstance(status, str) else status, **how)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

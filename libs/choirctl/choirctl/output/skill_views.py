@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 
 from choir_common.escape_text import escape_hidden
+from choir_common.i18n import _
 from choir_common.skill_folders.folder import SkillFolder
 from choir_common.skill_folders.scan import Finding
 
@@ -13,19 +14,26 @@ RULE = "─" * 72
 def folder_lines(folder: SkillFolder, findings: tuple[Finding, ...]) -> Iterator[str]:
     """Yield the lines: what it is, the text of each file, then what the scan found."""
     front = folder.front
-    yield f"Skill {front.name}, {len(folder.files)} files, SHA-256 {folder.sha256}"
+    yield _("Skill {name}, {count} files, SHA-256 {sha256}").format(
+        name=front.name, count=len(folder.files), sha256=folder.sha256
+    )
     for label, value in (
         ("Description", front.description),
         ("License", front.license),
         ("Compatibility", front.compatibility),
-        ("Allowed tools", None if front.allowed_tools is None else " ".join(front.allowed_tools)),
+        (
+            _("Allowed tools"),
+            None if front.allowed_tools is None else " ".join(front.allowed_tools),
+        ),
     ):
         if value:
             yield f"{label}: {' '.join(escape_hidden(value).split())}"
     for file in folder.files:
         runs = ", executable" if file.executable else ""
         yield RULE
-        yield f"File {file.path}, {len(file.content)} bytes{runs}"
+        yield _("File {path}, {count} bytes{runs}").format(
+            path=file.path, count=len(file.content), runs=runs
+        )
         text = file.text()
         if text is None:
             yield f"  (binary, SHA-256 {hashlib.sha256(file.content).hexdigest()})"
@@ -39,6 +47,6 @@ def folder_lines(folder: SkillFolder, findings: tuple[Finding, ...]) -> Iterator
 def finding_lines(findings: tuple[Finding, ...]) -> Iterator[str]:
     """Yield a line for each finding."""
     if not findings:
-        yield "The scan found nothing. That proves nothing: read the text above."
+        yield _("The scan found nothing. That proves nothing: read the text above.")
     for finding in findings:
         yield f"{'REFUSED' if finding.level == 'refused' else 'Warning'}: {finding}"

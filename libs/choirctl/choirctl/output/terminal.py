@@ -10,6 +10,7 @@ import sys
 from typing import TextIO, cast
 
 from choir_common.escape_text import escape_hidden
+from choirctl.output.language import tr
 
 
 class SafeStream(io.TextIOBase):
@@ -22,7 +23,7 @@ class SafeStream(io.TextIOBase):
         self.raw = raw
 
     def write(self, text: str, /) -> int:
-        self.raw.write(escape_hidden(text))
+        self.raw.write(escape_hidden(tr(text)))
         return len(text)
 
     def flush(self) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import JsonValue, ValidationError
 from rich.filesize import decimal
-from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from choir_common.i18n import _, join
 from choir_common.lanes import CORE_LANE_PREFIX, is_core, is_edge
 from choir_common.wire.connections import HostConnections
 from choir_common.wire.events import Event
@@ -22,7 +22,8 @@ from choir_common.wire.operations import (
 )
 from choir_common.wire.operator import AgentView, DmView, SessionView
 from choir_common.wire.rpc import StatusReport
-from choirctl.output.printing import format_age, table
+from choirctl.output.language import tr
+from choirctl.output.printing import escape, format_age, table
 
 # colours for the states of agents, sessions and operations; other states have none
 STATE_COLOURS = {
@@ -42,12 +43,14 @@ _NOTHING: tuple[object, ...] = (None, "", [], {}, ())
 
 def agent_channel(dm: DmView) -> str:
     """Return the beginning of a sentence: which agent talks on which channel and DM."""
-    return f"{dm.agent_id} talks on {dm.channel.label} (DM {dm.name})"
+    return _("{agent_id} talks on {label} (DM {name})").format(
+        agent_id=dm.agent_id, label=dm.channel.label, name=dm.name
+    )
 
 
 def agent_rows(agents: Sequence[AgentView]) -> Table:
     """Return a table with one row per agent."""
-    rows = table("AGENT", "STATE", "MODEL", "SESSION", "UP", "SEEN", "QUEUED")
+    rows = table(_("AGENT"), _("STATE"), _("MODEL"), _("SESSION"), _("UP"), _("SEEN"), _("QUEUED"))
     for agent in agents:
         rows.add_row(
             agent.agent_id,
@@ -65,48 +68,79 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
     """Return a table with all fields of one agent; `settings` describes the state of its configuration."""
     facts = table("", "")
     facts.show_header = False
-    facts.add_row("agent", agent.agent_id)
-    facts.add_row("state", _state(agent.state))
-    facts.add_row("session", f"{agent.session_id or '-'}, epoch {agent.epoch or '-'}")
-    facts.add_row("model", agent.model or "-")
-    facts.add_row("memory", f"{agent.memory_mode}, recall {'on' if agent.recall else 'off'}")
+    facts.add_row(_("agent"), agent.agent_id)
+    facts.add_row(_("state"), _state(agent.state))
+    facts.add_row(
+        _("session"),
+        _("{session_id}, epoch {epoch}").format(
+            session_id=agent.session_id or "-", epoch=agent.epoch or "-"
+        ),
+    )
+    facts.add_row(_("model"), agent.model or "-")
+    facts.add_row(
+        _("memory"),
+        _("{memory_mode}, recall {value}").format(
+            memory_mode=agent.memory_mode, value=_("on") if agent.recall else _("off")
+        ),
+    )
     if agent.bindings:
         for what, name in agent.bindings.model_dump(exclude_none=True).items():
             facts.add_row(what.replace("_", " "), name)
     if len(agent.conversations) > 1:
-        facts.add_row("conversations", ", ".join(agent.conversations))
+        facts.add_row(_("conversations"), ", ".join(agent.conversations))
     for fault in agent.conversation_faults:
-        facts.add_row("not bound", escape(fault))
-    facts.add_row("process", str(agent.pid or "-"))
-    since = f", since {agent.started_at:%Y-%m-%d %H:%M:%S %Z}" if agent.started_at else ""
-    facts.add_row("up", f"{format_age(agent.started_at)}{since}")
-    facts.add_row("settings", escape(settings or f"version {agent.config_version or '-'}"))
-    late = ", overdue" if agent.suspect else ""
+        facts.add_row(_("not bound"), escape(fault))
+    facts.add_row(_("process"), str(agent.pid or "-"))
+    since = (
+        _(", since {started_at:%Y-%m-%d %H:%M:%S %Z}").format(started_at=agent.started_at)
+        if agent.started_at
+        else ""
+    )
+    facts.add_row(_("up"), f"{format_age(agent.started_at)}{since}")
+    facts.add_row(
+        _("settings"),
+        escape(
+            settings
+            or _("version {config_version}").format(config_version=agent.config_version or "-")
+        ),
+    )
+    late = _(", overdue") if agent.suspect else ""
     beat = (
         "-"
         if agent.last_heartbeat_at is None
-        else f"{format_age(agent.last_heartbeat_at)} ago{late}"
+        else _("{age} ago{late}").format(age=format_age(agent.last_heartbeat_at), late=late)
     )
-    facts.add_row("heartbeat", beat)
-    facts.add_row("queued messages", str(agent.queued_messages))
+    facts.add_row(_("heartbeat"), beat)
+    facts.add_row(_("queued messages"), str(agent.queued_messages))
+    _add_lanes(facts, agent)
+    return facts
+
+
+def _add_lanes(facts: Table, agent: AgentView) -> None:
     for lane in agent.lanes:
         job = lane.lane.removeprefix(CORE_LANE_PREFIX)
-        facts.add_row(f"job {job}" if job != lane.lane else f"lane {job}", lane_state(lane))
+        facts.add_row(
+            _("job {job}").format(job=job) if job != lane.lane else _("lane {job}").format(job=job),
+            lane_state(lane),
+        )
         if lane.budget_remaining:
-            facts.add_row("  budget left", _budget(lane))
-    return facts
+            facts.add_row(_("  budget left"), _budget(lane))
 
 
 def lane_state(lane: StatusReport) -> str:
     """Return a lane's state and skill on one line, as markup."""
-    return escape(", ".join(part for part in (lane.state_label, lane_skill(lane)) if part))
+    return escape(join(", ", filter(None, (lane.state_label, lane_skill(lane)))))
 
 
 def lane_skill(lane: StatusReport) -> str:
     """Return the active skill of a lane and its step; empty if there is neither."""
     if lane.skill is None:
-        return f"step {lane.step}" if lane.step else ""
-    return f"skill {lane.skill}, step {lane.step}" if lane.step else f"skill {lane.skill}"
+        return _("step {step}").format(step=lane.step) if lane.step else ""
+    return (
+        _("skill {skill}, step {step}").format(skill=lane.skill, step=lane.step)
+        if lane.step
+        else _("skill {skill}").format(skill=lane.skill)
+    )
 
 
 def _budget(lane: StatusReport) -> str:
@@ -143,15 +177,21 @@ def _kind(session: SessionView) -> str:
 def session_line(session: SessionView) -> str:
     """Return a session on one line: the time it started or ended, its id, agent, status and log length."""
     at = session.ended_at or session.started_at
-    return (
-        f"[dim]{at:%H:%M:%S}[/] {session.session_id} {session.agent_id} {_state(session.status)}, "
-        f"epoch {session.epoch}, {session.head_rev} events"
+    return _(
+        "[dim]{at:%H:%M:%S}[/] {session_id} {agent_id} {state}, epoch {epoch}, {head_rev} events"
+    ).format(
+        at=at,
+        session_id=session.session_id,
+        agent_id=session.agent_id,
+        state=_state(session.status),
+        epoch=session.epoch,
+        head_rev=session.head_rev,
     )
 
 
 def model_rows(models: Sequence[ModelView]) -> Table:
     """Return a table with one row per language model or text-to-speech provider."""
-    rows = table("NAME", "KIND", "PROVIDER", "MODEL", "ENDPOINT", "CONTEXT")
+    rows = table(_("NAME"), _("KIND"), _("PROVIDER"), _("MODEL"), _("ENDPOINT"), _("CONTEXT"))
     for model in models:
         context = f"{model.context_window:,}" if model.context_window else ""
         rows.add_row(model.name, model.kind, model.provider, model.model, model.endpoint, context)
@@ -160,7 +200,7 @@ def model_rows(models: Sequence[ModelView]) -> Table:
 
 def model_test_rows(result: ModelTestResult) -> Table:
     """Return a table with the result of a test call."""
-    rows = table("", "MODEL", "TIME", "RESULT")
+    rows = table("", _("MODEL"), _("TIME"), _("RESULT"))
     time = "" if result.duration_ms is None else f"{result.duration_ms / 1000:.1f} s"
     colour = OUTCOME_COLOURS[result.outcome]
     detail = escape(result.detail)
@@ -172,7 +212,7 @@ def model_test_rows(result: ModelTestResult) -> Table:
 
 def voice_rows(voices: Sequence[VoiceView]) -> Table:
     """Return a table with one row per voice profile."""
-    rows = table("NAME", "TTS", "VOICE", "FORMAT")
+    rows = table(_("NAME"), _("TTS"), _("VOICE"), _("FORMAT"))
     for voice in voices:
         rows.add_row(voice.name, voice.tts, voice.voice_id, voice.output_format)
     return rows
@@ -180,7 +220,7 @@ def voice_rows(voices: Sequence[VoiceView]) -> Table:
 
 def operation_rows(operations: Sequence[OperationView]) -> Table:
     """Return a table with one row per operation."""
-    rows = table("OPERATION", "WHAT", "STATUS", "BEGAN", "AT")
+    rows = table(_("OPERATION"), _("WHAT"), _("STATUS"), _("BEGAN"), _("AT"))
     for operation in operations:
         share = (
             f" {operation.share:.0%}"
@@ -201,22 +241,22 @@ def operation_facts(operation: OperationView) -> Table:
     """Return a table with all fields of one operation except its result."""
     facts = table("", "")
     facts.show_header = False
-    facts.add_row("operation", operation.operation_id)
-    facts.add_row("what", f"{operation.kind} of {escape(operation.subject)}")
+    facts.add_row(_("operation"), operation.operation_id)
+    facts.add_row(_("what"), f"{operation.kind} of {escape(operation.subject)}")
     share = f", {operation.share:.0%}" if operation.share is not None else ""
-    facts.add_row("status", f"{_state(operation.status)}{share}")
-    facts.add_row("at", escape(operation.step or "-"))
+    facts.add_row(_("status"), f"{_state(operation.status)}{share}")
+    facts.add_row(_("at"), escape(operation.step or "-"))
     if operation.error:
-        facts.add_row("error", f"[red]{escape(operation.error)}[/]")
-    facts.add_row("began", f"{operation.began_at:%Y-%m-%d %H:%M:%S %Z}")
+        facts.add_row(_("error"), f"[red]{escape(operation.error)}[/]")
+    facts.add_row(_("began"), f"{operation.began_at:%Y-%m-%d %H:%M:%S %Z}")
     ended_at = operation.ended_at
-    facts.add_row("ended", f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")
+    facts.add_row(_("ended"), f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")
     return facts
 
 
 def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
     """Return a table with one row per workspace."""
-    rows = table("WORKSPACE", "AGENT", "FILES", "SIZE", "PATH")
+    rows = table(_("WORKSPACE"), _("AGENT"), _("FILES"), _("SIZE"), _("PATH"))
     for workspace in workspaces:
         more = "" if workspace.complete else "+"
         rows.add_row(
@@ -233,15 +273,21 @@ def warning_lines(workspaces: Iterable[WorkspaceView]) -> Iterator[str]:
     """Yield what an owner should know about the workspaces: their traps, and those over a limit."""
     for workspace in workspaces:
         if workspace.excess:
-            yield f"{workspace.name} {workspace.excess}: its agent cannot write there"
+            yield _("{name} {excess}: its agent cannot write there").format(
+                name=workspace.name, excess=workspace.excess
+            )
         if workspace.disabled:
             files = ", ".join(workspace.disabled)
-            yield f"{workspace.name}: disabled, because git would run it for you: {files}"
+            yield _("{name}: disabled, because git would run it for you: {files}").format(
+                name=workspace.name, files=files
+            )
         if workspace.traps:
             files = ", ".join(workspace.traps)
-            yield f"{workspace.name}: read before you open its directory: {files}"
+            yield _("{name}: read before you open its directory: {files}").format(
+                name=workspace.name, files=files
+            )
         if not workspace.searched:
-            yield f"{workspace.name}: not searched completely for such files"
+            yield _("{name}: not searched completely for such files").format(name=workspace.name)
 
 
 def choice_facts(choices: AgentModelAndVoice) -> Table:
@@ -250,11 +296,11 @@ def choice_facts(choices: AgentModelAndVoice) -> Table:
     facts.show_header = False
     for field, label in (
         ("llm", "model"),
-        ("core_llm", "model of core jobs"),
+        ("core_llm", _("model of core jobs")),
         ("voice_profile", "voice"),
     ):
         name = getattr(choices, field)
-        note = "until the next restart" if field in choices.changed else ""
+        note = _("until the next restart") if field in choices.changed else ""
         facts.add_row(label, name or "-", note)
     return facts
 
@@ -263,25 +309,33 @@ def session_facts(session: SessionView) -> Table:
     """Return a table with all fields of one session."""
     facts = table("", "")
     facts.show_header = False
-    facts.add_row("session", session.session_id)
-    facts.add_row("agent", session.agent_id)
-    facts.add_row("status", f"{_state(session.status)}, epoch {session.epoch}")
-    facts.add_row("log", f"{session.head_rev} events, up to {session.head_hash[:SHORT_HASH]}…")
-    facts.add_row("continues", session.continues or "-")
-    facts.add_row("memory mode", session.memory_mode)
+    facts.add_row(_("session"), session.session_id)
+    facts.add_row(_("agent"), session.agent_id)
+    facts.add_row(
+        _("status"),
+        _("{state}, epoch {epoch}").format(state=_state(session.status), epoch=session.epoch),
+    )
+    facts.add_row(
+        _("log"),
+        _("{head_rev} events, up to {head_hash}…").format(
+            head_rev=session.head_rev, head_hash=session.head_hash[:SHORT_HASH]
+        ),
+    )
+    facts.add_row(_("continues"), session.continues or "-")
+    facts.add_row(_("memory mode"), session.memory_mode)
     if len(session.conversations) > 1:
-        facts.add_row("conversations", ", ".join(session.conversations))
-    facts.add_row("started", f"{session.started_at:%Y-%m-%d %H:%M:%S %Z}")
+        facts.add_row(_("conversations"), ", ".join(session.conversations))
+    facts.add_row(_("started"), f"{session.started_at:%Y-%m-%d %H:%M:%S %Z}")
     ended_at = session.ended_at
-    facts.add_row("ended", f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")
+    facts.add_row(_("ended"), f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")
     if session.end_reason:
-        facts.add_row("because", escape(session.end_reason))
+        facts.add_row(_("because"), escape(session.end_reason))
     return facts
 
 
 def job_rows(jobs: Sequence[StatusReport]) -> Table:
     """Return a table with one row per core job."""
-    rows = table("JOB", "STATE", "SKILL", "STEP", "BUDGET LEFT")
+    rows = table(_("JOB"), _("STATE"), _("SKILL"), _("STEP"), _("BUDGET LEFT"))
     for job in jobs:
         name = job.lane.removeprefix(CORE_LANE_PREFIX)
         rows.add_row(
@@ -296,7 +350,7 @@ def job_rows(jobs: Sequence[StatusReport]) -> Table:
 
 def work_tree(agents: Sequence[AgentView]) -> Tree | None:
     """Return a tree of agents with their lanes, jobs and remaining budgets; None if no lane is reported."""
-    trees = Tree("[bold]AT WORK[/]", guide_style="dim")
+    trees = Tree(tr(_("[bold]AT WORK[/]")), guide_style="dim")
     for agent in agents:
         if not agent.lanes:
             continue
@@ -304,7 +358,11 @@ def work_tree(agents: Sequence[AgentView]) -> Tree | None:
         for lane in agent.lanes:
             budget = f"\n[dim]left: {_budget(lane)}[/]" if lane.budget_remaining else ""
             job = lane.lane.removeprefix(CORE_LANE_PREFIX)
-            what = f"job {escape(job)}" if job != lane.lane else f"lane {escape(job)}"
+            what = (
+                _("job {job}").format(job=escape(job))
+                if job != lane.lane
+                else _("lane {job}").format(job=escape(job))
+            )
             branch.add(f"{what}: {lane_state(lane)}{budget}")
     return trees if trees.children else None
 
@@ -340,7 +398,14 @@ def _connections(value: JsonValue) -> Iterator[str]:
         except ValidationError:
             continue
         count = f" x{c.connections}" if c.connections > 1 else ""
-        yield f"→{c.host}:{c.port} {c.decision}{count} {c.bytes_up} B up, {c.bytes_down} B down;"
+        yield _("→{host}:{port} {decision}{count} {bytes_up} B up, {bytes_down} B down;").format(
+            host=c.host,
+            port=c.port,
+            decision=c.decision,
+            count=count,
+            bytes_up=c.bytes_up,
+            bytes_down=c.bytes_down,
+        )
 
 
 def _short(value: object, longest: int = MAX_VALUE) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import Conflict, InvalidRequest, StartupError
+from choir_common.i18n import _
 from choirctl.service.unit_files import (
     LABEL,
     SERVICE_USER,
@@ -115,21 +116,26 @@ class Systemd(ServiceManager):
     def hints(self) -> list[str]:
         """Return what the operator may still want to do."""
         unit = "--unit" if self._system else "--user-unit"
-        hints = [f"Its output: `journalctl {unit} {UNIT}`."]
+        hints: list[str] = [
+            _("Its output: `journalctl {unit} {unit2}`.").format(unit=unit, unit2=UNIT)
+        ]
         if not self._system and not _lingers(getpass.getuser()):
             hints.insert(
                 0,
-                "It stops when you log out, and starts when you log in. To keep it running: "
-                f"`sudo loginctl enable-linger {getpass.getuser()}`.",
+                _(
+                    "It stops when you log out, and starts when you log in. To keep it running: "
+                    "`sudo loginctl enable-linger {getuser}`."
+                ).format(getuser=getpass.getuser()),
             )
         return hints
 
     def _unreachable(self) -> str:
         if self._system:
-            return "systemd does not answer `systemctl show-environment`: it does not run here."
-        return (
-            "The systemd of this user does not answer `systemctl --user show-environment`. Log in as this "
-            "user (su and sudo open no session), or install with --system. `choirctl up --detach` needs none."
+            return _("systemd does not answer `systemctl show-environment`: it does not run here.")
+        return _(
+            "The systemd of this user does not answer `systemctl --user show-environment`. "
+            "Log in as this user (su and sudo open no session), or install with --system. "
+            "`choirctl up --detach` needs none."
         )
 
     def _command(self, *words: str) -> list[str]:
@@ -185,12 +191,14 @@ def find_manager(*, system: bool) -> ServiceManager:
     """
     if sys.platform == "darwin":
         if system:
-            raise InvalidRequest("--system is not supported on macOS. Leave it out.")
+            raise InvalidRequest(_("--system is not supported on macOS. Leave it out."))
         return Launchd()
     if shutil.which("systemctl") is None:
         raise InvalidRequest(
-            "There is no systemctl here: this system does not use systemd. `choirctl up --detach` "
-            "starts Choir in the background; --dry-run prints the unit."
+            _(
+                "There is no systemctl here: this system does not use systemd. `choirctl up "
+                "--detach` starts Choir in the background; --dry-run prints the unit."
+            )
         )
     return Systemd(system=system)
 
@@ -216,8 +224,14 @@ def _write(file: Path, text: str) -> None:
         file.write_text(text)
         file.chmod(0o644)
     except OSError as error:
-        advice = " Use sudo, or leave out --system." if isinstance(error, PermissionError) else ""
-        raise Conflict(f"{file} cannot be written: {error.strerror}.{advice}") from error
+        advice = (
+            _(" Use sudo, or leave out --system.") if isinstance(error, PermissionError) else ""
+        )
+        raise Conflict(
+            _("{file} cannot be written: {strerror}.{advice}").format(
+                file=file, strerror=error.strerror, advice=advice
+            )
+        ) from error
 
 
 def _lingers(user: str) -> bool:
@@ -241,9 +255,15 @@ def _run(words: Sequence[str]) -> None:
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S, check=False)
     except OSError as error:
-        raise StartupError(f"`{line}` cannot be run: {error.strerror}.") from error
+        raise StartupError(
+            _("`{line}` cannot be run: {strerror}.").format(line=line, strerror=error.strerror)
+        ) from error
     except subprocess.TimeoutExpired as error:
-        raise StartupError(f"`{line}` took longer than {COMMAND_S:g} s.") from error
+        raise StartupError(
+            _("`{line}` took longer than {command_s:g} s.").format(line=line, command_s=COMMAND_S)
+        ) from error
     if done.returncode != 0:
-        reason = done.stderr.strip() or f"exit code {done.returncode}"
+        reason = done.stderr.strip() or _("exit code {returncode}").format(
+            returncode=done.returncode
+        )
         raise StartupError(f"`{line}` failed: {reason}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import _
 from choir_common.ids import RESERVED_AGENT_IDS
 from choir_common.wire.config import Config
 
@@ -38,9 +39,13 @@ def entries_to_add(
     InvalidRequest for a name that is not in config.json, Conflict if the agent id is taken.
     """
     if agent in RESERVED_AGENT_IDS:
-        raise Conflict(f"The name {agent} is reserved by Choir; choose another.")
+        raise Conflict(
+            _("The name {agent} is reserved by Choir; choose another.").format(agent=agent)
+        )
     if agent in config.agents:
-        raise Conflict(f"config.json has agents.{agent} already; nothing was changed.")
+        raise Conflict(
+            _("config.json has agents.{agent} already; nothing was changed.").format(agent=agent)
+        )
     entries: list[ConfigEntry] = []
     if options.workspace:
         workspace = _check_exists("workspace", options.workspace, config.workspaces)
@@ -99,7 +104,11 @@ def _usual_model(config: Config) -> str:
 def _check_exists(kind: str, name: str, existing_names: Collection[str]) -> str:
     if name not in existing_names:
         names = ", ".join(sorted(existing_names)) or "none"
-        raise InvalidRequest(f"config.json has no {kind} {name!r}; it has: {names}.")
+        raise InvalidRequest(
+            _("config.json has no {kind} {name!r}; it has: {names}.").format(
+                kind=kind, name=name, names=names
+            )
+        )
     return name
 
 

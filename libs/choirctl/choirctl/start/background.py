@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from choir_common.errors import StartupError, Unavailable
+from choir_common.i18n import _
 from choir_common.target import Target
 from choir_common.wire.operator import AgentView
 from choir_local.home import Home
@@ -36,10 +37,16 @@ async def wait_until_ready(home: Home, on_change: Callable[[StackState], None]) 
                 await asyncio.sleep(POLL_INTERVAL_S)
     except TimeoutError as error:
         raise Unavailable(
-            f"A Choir is starting in {home.root} and was not ready within three minutes. See "
-            f"{home.logs}; `choirctl down` stops it."
+            _(
+                "A Choir is starting in {root} and was not ready within three minutes. See "
+                "{logs}; `choirctl down` stops it."
+            ).format(root=home.root, logs=home.logs)
         ) from error
-    raise StartupError(f"The Choir that was starting in {home.root} has ended; see {home.logs}.")
+    raise StartupError(
+        _("The Choir that was starting in {root} has ended; see {logs}.").format(
+            root=home.root, logs=home.logs
+        )
+    )
 
 
 async def agents_if_running(place: Target) -> list[AgentView] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.target import read_env
 from choir_local.backup.passphrase import (
     DEFAULT_SECRET,
@@ -14,6 +15,7 @@ from choir_local.backup.passphrase import (
     stored_passphrase,
 )
 from choir_local.home import Home
+from choirctl.output.language import tr
 
 VARIABLE = "CHOIR_BACKUP_PASSPHRASE_FILE"
 
@@ -37,11 +39,15 @@ def require_passphrase(home: Home, file: Path | None, *, new: bool) -> bytes:
         return passphrase
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         leave_out = (
-            " --without-secrets writes a backup without secrets and encryption." if new else ""
+            _(" --without-secrets writes a backup without secrets and encryption.") if new else ""
         )
         raise InvalidRequest(
-            f"The backup needs a passphrase. Give --passphrase-file FILE, or set {VARIABLE} or the secret "
-            f"{DEFAULT_SECRET}.{leave_out}"
+            _(
+                "The backup needs a passphrase. Give --passphrase-file FILE, or set {variable} "
+                "or the secret {default_secret}.{leave_out}"
+            ).format(variable=VARIABLE, default_secret=DEFAULT_SECRET, leave_out=leave_out)
         )
-    answer: str = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True)
+    answer: str = typer.prompt(
+        tr(_("Passphrase")), hide_input=True, confirmation_prompt=new, err=True
+    )
     return check_passphrase(answer.encode())

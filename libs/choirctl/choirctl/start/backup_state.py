@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from choir_common.i18n import _
 from choir_common.wire.backup_config import BackupConfig
 from choir_local.backup.failure import BackupFailure, BackupFailureFile
 from choir_local.backup.passphrase import backup_config, backup_directory
@@ -13,9 +14,9 @@ from choirctl.output.printing import format_age
 GRACE = timedelta(hours=2)
 """Time for a backup to be written, and for one more attempt after a failure."""
 STACK_LOG, CONTAINER_LOG = "logs/stack.log", "`docker compose logs backups`"
-OFF = (
-    "no scheduled backups: a broken disk would take everything. Add the section `backup` to config.json, see "
-    "docs/backup.md."
+OFF = _(
+    "no scheduled backups: a broken disk would take everything. Add the section "
+    "`backup` to config.json, see docs/backup.md."
 )
 
 
@@ -45,17 +46,23 @@ def describe_backup_problem(
 
     A failure counts until the next success: the last good backup may be recent, but no more will follow.
     """
-    age = f"the newest is {format_age(newest, now)} old" if newest else "there is none"
+    age = (
+        _("the newest is {age} old").format(age=format_age(newest, now))
+        if newest
+        else _("there is none")
+    )
     if failure is not None and (newest is None or newest <= failure.at):
-        return f"the last one failed {format_age(failure.at, now)} ago: {failure.reason} ({age})"
+        return _("the last one failed {age} ago: {reason} ({age2})").format(
+            age=format_age(failure.at, now), reason=failure.reason, age2=age
+        )
     if newest is None:
-        return (
-            f"no scheduled backup in {directory} yet. Choir makes one within minutes while it runs; see "
-            f"{log} if it does not."
-        )
+        return _(
+            "no scheduled backup in {directory} yet. Choir makes one within minutes while it "
+            "runs; see {log} if it does not."
+        ).format(directory=directory, log=log)
     if now - newest > config.interval + GRACE:
-        return (
-            f"late: {age}, and `backup.every` is {config.every}. Choir backs up only while it runs; see "
-            f"{log} if it does."
-        )
+        return _(
+            "late: {age}, and `backup.every` is {every}. Choir backs up only while it runs; "
+            "see {log} if it does."
+        ).format(age=age, every=config.every, log=log)
     return ""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.json_places import offset_of
 
 
@@ -44,12 +45,16 @@ def without_entry(text: str, file_name: str, section: str, name: str) -> str:
     """Return the text without an entry of a section; `file_name` is for errors. Pure."""
     before = json.loads(text)
     if name not in before.get(section, {}):
-        raise NotFound(f"{file_name} has no {section}.{name}; nothing was changed.")
+        raise NotFound(
+            _("{file_name} has no {section}.{name}; nothing was changed.").format(
+                file_name=file_name, section=section, name=name
+            )
+        )
     decoder = json.JSONDecoder()
     value = offset_of(text, [section, name])
     begin = offset_of(text, [section])
     assert begin is not None and value is not None, "the entry was just parsed"
-    _, end = decoder.raw_decode(text, value)
+    _rest, end = decoder.raw_decode(text, value)
     start = _end_before(text, begin, value)
     if text[start] == ",":
         result = text[:start] + text[end:]
@@ -72,12 +77,12 @@ def _end_before(text: str, begin: int, value: int) -> int:
     decoder, last, at = json.JSONDecoder(), begin, begin + 1
     while True:
         at += len(text[at:]) - len(text[at:].lstrip())
-        _, at = decoder.raw_decode(text, at)
+        _rest, at = decoder.raw_decode(text, at)
         at = text.index(":", at) + 1
         at += len(text[at:]) - len(text[at:].lstrip())
         if at == value:
             return last
-        _, at = decoder.raw_decode(text, at)
+        _rest, at = decoder.raw_decode(text, at)
         last = at + len(text[at:]) - len(text[at:].lstrip())
         at = last + 1
 
@@ -86,7 +91,9 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NotFound(f"There is no {path}. `choirctl init` makes a first one.") from None
+        raise NotFound(
+            _("There is no {path}. `choirctl init` makes a first one.").format(path=path)
+        ) from None
 
 
 def with_entry(text: str, file_name: str, section: str, name: str, entry: dict[str, object]) -> str:
@@ -98,15 +105,25 @@ def with_entry(text: str, file_name: str, section: str, name: str, entry: dict[s
         entries = before[section]
     except (ValueError, TypeError, KeyError):
         raise InvalidRequest(
-            f"{file_name} is no JSON object of sections; correct it first."
+            _("{file_name} is no JSON object of sections; correct it first.").format(
+                file_name=file_name
+            )
         ) from None
     if not isinstance(entries, dict):
-        raise InvalidRequest(f"{section!r} in {file_name} is not an object; correct it first.")
+        raise InvalidRequest(
+            _("{section!r} in {file_name} is not an object; correct it first.").format(
+                section=section, file_name=file_name
+            )
+        )
     if name in entries:
-        raise Conflict(f"{file_name} has {section}.{name} already; nothing was changed.")
+        raise Conflict(
+            _("{file_name} has {section}.{name} already; nothing was changed.").format(
+                file_name=file_name, section=section, name=name
+            )
+        )
     begin = offset_of(text, [section])
     assert begin is not None, "the section was just parsed"
-    _, end = json.JSONDecoder().raw_decode(text, begin)
+    _rest, end = json.JSONDecoder().raw_decode(text, begin)
     indent = detect_indent(text)
     entry_json = json.dumps({name: entry}, indent=indent or None, ensure_ascii=False)
     body = "\n".join(f"{indent}{line}" for line in entry_json.splitlines()[1:-1])
@@ -123,7 +140,7 @@ def with_entry(text: str, file_name: str, section: str, name: str, entry: dict[s
 def _with_section(text: str, section: str) -> str:
     """Return the text of a JSON object with an empty section appended."""
     if not isinstance(json.loads(text), dict):
-        raise TypeError("sections stand in an object")
+        raise TypeError(_("sections stand in an object"))
     body = text.rstrip()[:-1].rstrip()
     comma = "" if body.lstrip() == "{" else ","
     return f"{body}{comma}\n{detect_indent(text)}{json.dumps(section)}: {{}}\n}}\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.json_places import offset_of
 from choir_common.wire.config import Config
 from choir_common.wire.config_messages import setting_error_message
@@ -25,11 +26,15 @@ def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NotFound(f"There is no {path}. `choirctl init` makes a first one.") from None
+        raise NotFound(
+            _("There is no {path}. `choirctl init` makes a first one.").format(path=path)
+        ) from None
     steps = key.split(".")
     if not all(steps):
         raise InvalidRequest(
-            f"{key!r} names no setting: give its path, such as agents.main.timezone."
+            _("{key!r} names no setting: give its path, such as agents.main.timezone.").format(
+                key=key
+            )
         )
     new_text, before = with_value(text, str(path), steps, value)
     # validate before writing: an invalid file would stop the next start of Choir
@@ -39,7 +44,7 @@ def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
         faults = [
             f"{error_path(it, 'the file')}: {setting_error_message(it)}" for it in error.errors()
         ]
-        head, tail = f"{path} would be invalid", "Nothing was changed."
+        head, tail = _("{path} would be invalid").format(path=path), _("Nothing was changed.")
         raise InvalidRequest(format_errors(head, faults, tail, MAX_FAULTS)) from None
     replace_file(path, new_text)
     return before
@@ -52,7 +57,11 @@ def with_value(
     try:
         document: JsonValue = json.loads(text)
     except ValueError as error:
-        raise InvalidRequest(f"{file_name} is not JSON ({error}); correct it first.") from None
+        raise InvalidRequest(
+            _("{file_name} is not JSON ({error}); correct it first.").format(
+                file_name=file_name, error=error
+            )
+        ) from None
     node, depth = document, 0
     while depth < len(steps) and isinstance(node, dict) and steps[depth] in node:
         node, depth = node[steps[depth]], depth + 1
@@ -62,7 +71,9 @@ def with_value(
         return f"{text[:begin]}{value_json}{text[end:]}", node
     if not isinstance(node, dict):
         raise InvalidRequest(
-            f"{'.'.join(steps[:depth])} is not a section; its value is {json.dumps(node)}."
+            _("{names} is not a section; its value is {dumps}.").format(
+                names=".".join(steps[:depth]), dumps=json.dumps(node)
+            )
         )
     for name in reversed(steps[depth + 1 :]):
         value = {name: value}

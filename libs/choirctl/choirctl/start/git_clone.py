@@ -12,6 +12,7 @@ from pathlib import Path
 
 from choir_common.errors import InvalidRequest, Unavailable
 from choir_common.escape_text import escape_hidden
+from choir_common.i18n import _
 
 TIMEOUT_S = 60.0
 MAX_CLONE_BYTES = 200 << 20
@@ -53,7 +54,12 @@ def cloned_repository(address: str, protocols: Collection[str] = PROTOCOLS) -> I
     }
     words = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
     options = ("--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--template=")
-    limited = ("sh", "-c", f'ulimit -f {MAX_GIT_FILE_BLOCKS} && exec git "$@"', "git")
+    limited = (
+        "sh",
+        "-c",
+        f'ulimit -f {MAX_GIT_FILE_BLOCKS} && exec git "$@"',
+        "git",
+    )
     with tempfile.TemporaryDirectory(prefix="choir-skill-") as place:
         top = Path(place)
         _run(
@@ -98,12 +104,18 @@ def _run(command: list[str], place: Path, environment: Mapping[str, str]) -> Non
                 start_new_session=True,
             )
         except OSError as error:
-            raise Unavailable(f"git cannot be started: {error.strerror}.") from None
+            raise Unavailable(
+                _("git cannot be started: {error}.").format(error=error.strerror)
+            ) from None
         try:
             while process.poll() is None:
                 _check_size(place)
                 if time.monotonic() > until:
-                    raise Unavailable(f"git did not clone {address} in {TIMEOUT_S:g} s.")
+                    raise Unavailable(
+                        _("git did not clone {address} in {seconds:g} s.").format(
+                            address=address, seconds=TIMEOUT_S
+                        )
+                    )
                 time.sleep(CHECK_S)
         finally:
             if process.poll() is None:
@@ -112,14 +124,18 @@ def _run(command: list[str], place: Path, environment: Mapping[str, str]) -> Non
                 process.wait()
     if process.returncode != 0:
         text = errors.read_bytes()[-2_000:].decode("utf-8", "replace").strip()
-        reason = escape_hidden(text)[-300:] or f"exit code {process.returncode}"
-        raise Unavailable(f"git cannot clone {address}: {reason}.")
+        reason = escape_hidden(text)[-300:] or _("exit code {returncode}").format(
+            returncode=process.returncode
+        )
+        raise Unavailable(
+            _("git cannot clone {address}: {reason}.").format(address=address, reason=reason)
+        )
 
 
 def _check_size(place: Path) -> None:
     """Raise InvalidRequest when the clone is too large; counts no further than its limits."""
     files = size = 0
-    for folder, _, names in os.walk(place):
+    for folder, _folders, names in os.walk(place):
         for name in names:
             files += 1
             try:
@@ -128,6 +144,8 @@ def _check_size(place: Path) -> None:
                 continue  # git has just renamed it
             if files > MAX_CLONE_FILES or size > MAX_CLONE_BYTES:
                 raise InvalidRequest(
-                    f"The repository has more than {MAX_CLONE_FILES} files or "
-                    f"{MAX_CLONE_BYTES >> 20} MiB; clone it yourself and add the folder."
+                    _(
+                        "The repository has more than {max_clone_files} files or {max_clone_bytes} MiB; "
+                        "clone it yourself and add the folder."
+                    ).format(max_clone_files=MAX_CLONE_FILES, max_clone_bytes=MAX_CLONE_BYTES >> 20)
                 )

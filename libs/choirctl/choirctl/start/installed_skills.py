@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.skill_folders.folder import SkillFolder, read_skill_folder
 from choir_common.skill_folders.front_matter import SKILL_FILE
 from choir_common.wire.config import Config
@@ -61,24 +62,30 @@ class InstalledSkills:
         """Return the agents that have a skill; raises NotFound if there is none."""
         agents = [agent for agent in sorted(self._config.agents) if name in self._names(agent)]
         if not agents:
-            raise NotFound(f"There is no skill {name!r}. `choirctl skill list` shows all.")
+            raise NotFound(
+                _("There is no skill {name!r}. `choirctl skill list` shows all.").format(name=name)
+            )
         return agents
 
     def read(self, agent: str, name: str) -> SkillFolder:
         """Return an installed folder. Blocks. Raises NotFound and InvalidRequest."""
         if not self.folder(agent, name).is_dir():
-            raise NotFound(f"There is no folder {self.folder(agent, name)}.")
+            raise NotFound(
+                _("There is no folder {folder}.").format(folder=self.folder(agent, name))
+            )
         return read_skill_folder(self.folder(agent, name))
 
     def check_new(self, name: str, agents: Iterable[str]) -> None:
         """Raise Conflict if one of the agents has a skill with this name, NotFound for an unknown agent."""
         for agent in agents:
             if agent not in self._config.agents:
-                raise NotFound(f"There is no agent {agent!r} in config.json.")
+                raise NotFound(_("There is no agent {agent!r} in config.json.").format(agent=agent))
             if self.folder(agent, name).exists() or name in self._config.skills:
                 raise Conflict(
-                    f"The skill {name} exists; `choirctl skill remove {name}` removes it, or "
-                    f"`choirctl skill approve {name}` approves changed files."
+                    _(
+                        "The skill {name} exists; `choirctl skill remove {name}` removes it, or "
+                        "`choirctl skill approve {name}` approves changed files."
+                    ).format(name=name)
                 )
 
     def install(self, folder: SkillFolder, agents: Iterable[str]) -> None:

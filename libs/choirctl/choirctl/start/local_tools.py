@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.tool_check import run_tool_check
 from choir_common.wire.config import Config
 from choir_common.wire.local_tools import ToolCheckReport, ToolCheckRequest
@@ -41,11 +42,13 @@ class LocalTools:
         Raises NotFound, and InvalidRequest for an agent with a repository.
         """
         if agent not in self._config.agents:
-            raise NotFound(f"There is no agent {agent!r} in config.json.")
+            raise NotFound(_("There is no agent {agent!r} in config.json.").format(agent=agent))
         if self._has_repository(agent):
             raise InvalidRequest(
-                f"The tools of {agent} come from its repository. Change them in a clone, and check them "
-                "with `choirctl tool check PATH`."
+                _(
+                    "The tools of {agent} come from its repository. Change them in a clone, and "
+                    "check them with `choirctl tool check PATH`."
+                ).format(agent=agent)
             )
         return self._home / "agents" / agent / TOOLS
 
@@ -58,12 +61,12 @@ class LocalTools:
         _check_name(name)
         own, manifest, parts = top / stem, top / f"{stem}.json", TEMPLATES[template]
         if manifest.exists():
-            raise Conflict(f"{manifest} exists; choose another name.")
+            raise Conflict(_("{manifest} exists; choose another name.").format(manifest=manifest))
         top.mkdir(parents=True, exist_ok=True)
         try:
             own.mkdir()
         except FileExistsError:
-            raise Conflict(f"{own} exists; choose another name.") from None
+            raise Conflict(_("{own} exists; choose another name.").format(own=own)) from None
         program, test = own / parts.program, own / TEST_FILE
         try:
             program.write_text(parts.text)
@@ -74,7 +77,9 @@ class LocalTools:
                 file.write(manifest_text(parts, name, stem))
         except FileExistsError:
             shutil.rmtree(own)
-            raise Conflict(f"{manifest} exists; choose another name.") from None
+            raise Conflict(
+                _("{manifest} exists; choose another name.").format(manifest=manifest)
+            ) from None
         return [manifest, program, test]
 
     def test_case(self, agent: str, name: str) -> tuple[JsonObject, JsonObject]:
@@ -87,14 +92,22 @@ class LocalTools:
             case = json.loads(path.read_text())
         except FileNotFoundError:
             raise NotFound(
-                f"There is no test case {path}. Write the input as JSON after the tool's name."
+                _(
+                    "There is no test case {path}. Write the input as JSON after the tool's name."
+                ).format(path=path)
             ) from None
         except (OSError, ValueError) as error:
-            raise InvalidRequest(f"Cannot read {path}: {error}.") from None
+            raise InvalidRequest(
+                _("Cannot read {path}: {error}.").format(path=path, error=error)
+            ) from None
         inputs = case.get("input") if isinstance(case, dict) else None
         expected = case.get("expect", {}) if isinstance(case, dict) else None
         if not isinstance(inputs, dict) or not isinstance(expected, dict):
-            raise InvalidRequest(f'{path} must have the form {{"input": {{…}}, "expect": {{…}}}}.')
+            raise InvalidRequest(
+                _('{path} must have the form {{"input": {{…}}, "expect": {{…}}}}.').format(
+                    path=path
+                )
+            )
         return inputs, expected
 
     def _has_repository(self, agent: str) -> bool:
@@ -113,7 +126,7 @@ def check_folder(folder: Path, name: str = "") -> ToolCheckReport:
     Raises NotFound if there is no such tool, and Unavailable.
     """
     if not folder.is_dir():
-        raise NotFound(f"There is no folder {folder}.")
+        raise NotFound(_("There is no folder {folder}.").format(folder=folder))
     report = run_tool_check(ToolCheckRequest(directory=str(folder)))
     if not name:
         return report
@@ -126,14 +139,22 @@ def check_folder(folder: Path, name: str = "") -> ToolCheckReport:
     )
     if not tools and not faults:
         names = ", ".join(tool.name for tool in report.tools) or "none"
-        raise NotFound(f"There is no tool {name!r} in {folder}. Its tools: {names}.")
+        raise NotFound(
+            _("There is no tool {name!r} in {folder}. Its tools: {names}.").format(
+                name=name, folder=folder, names=names
+            )
+        )
     return ToolCheckReport(tools=tools, faults=faults)
 
 
 def find_differences(expected: JsonObject, output: JsonObject) -> list[str]:
     """Return how an output differs from what a test case expects; other keys may have any value."""
     return [
-        f"{key}: expected {_short(value)}, got {_short(output[key]) if key in output else 'nothing'}"
+        _("{key}: expected {short}, got {value}").format(
+            key=key,
+            short=_short(value),
+            value=_short(output[key]) if key in output else _("nothing"),
+        )
         for key, value in expected.items()
         if key not in output or output[key] != value
     ]
@@ -146,9 +167,13 @@ def _short(value: JsonValue) -> str:
 def _check_name(name: str) -> None:
     if len(name) > MAX_NAME or not re.fullmatch(TOOL_NAME_PATTERN, name):
         raise InvalidRequest(
-            f"{name[:80]!r} is not the name of a tool: {pattern_rule(TOOL_NAME_PATTERN)}."
+            _("{name!r} is not the name of a tool: {pattern_rule}.").format(
+                name=name[:80], pattern_rule=pattern_rule(TOOL_NAME_PATTERN)
+            )
         )
     if folder_name(name).startswith(RESERVED):
         raise InvalidRequest(
-            f"{name!r} is a name of Choir's own tools or of MCP servers; choose another."
+            _("{name!r} is a name of Choir's own tools or of MCP servers; choose another.").format(
+                name=name
+            )
         )

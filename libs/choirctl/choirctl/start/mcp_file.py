@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue, ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.mcp_config import RESERVED_VARIABLES, McpConfig, McpServerConfig
 from choir_common.wire.model import JsonObject
 from choir_common.wire.validation_messages import error_messages
@@ -63,18 +64,21 @@ def read_mcp_file(text: str, path: str, agents: Sequence[str]) -> list[ForeignSe
         content = json.loads(text)
     except ValueError as error:
         raise InvalidRequest(
-            f"{path} is not JSON: {error}. Comments and trailing commas must be removed."
+            _("{path} is not JSON: {error}. Comments and trailing commas must be removed.").format(
+                path=path, error=error
+            )
         ) from None
     servers: list[ForeignServer] = []
     for source, item in _servers(content, path).items():
         server = _convert(source, item, agents)
         if server.name and any(server.name == other.name for other in servers):
             server = ForeignServer(
-                source, fault=f"another server is called {server.name} here, too"
+                source,
+                fault=_("another server is called {name} here, too").format(name=server.name),
             )
         servers.append(server)
     if not servers:
-        raise InvalidRequest(f"{path} lists no servers.")
+        raise InvalidRequest(_("{path} lists no servers.").format(path=path))
     return servers
 
 
@@ -98,8 +102,10 @@ def _servers(content: JsonValue, path: str) -> JsonObject:
             if isinstance(servers, dict):
                 return servers
     raise InvalidRequest(
-        f"{path} has no object `mcpServers` (Claude, Cursor) or `servers` (VS Code): it is not a list of MCP "
-        "servers."
+        _(
+            "{path} has no object `mcpServers` (Claude, Cursor) or `servers` (VS Code): it "
+            "is not a list of MCP servers."
+        ).format(path=path)
     )
 
 
@@ -107,11 +113,11 @@ def _convert(source: str, item: JsonValue, agents: Sequence[str]) -> ForeignServ
     name = re.sub(r"[^a-z0-9]+", "-", source.lower()).strip("-")[:MAX_NAME].strip("-")
     try:
         if not name:
-            raise _Unsuitable("its name has no letters and digits that Choir can use")
+            raise _Unsuitable(_("its name has no letters and digits that Choir can use"))
         if not isinstance(item, dict):
-            raise _Unsuitable("it is not a JSON object")
+            raise _Unsuitable(_("it is not a JSON object"))
         if item.get("disabled") is True or item.get("enabled") is False:
-            raise _Unsuitable("it is disabled in that program")
+            raise _Unsuitable(_("it is disabled in that program"))
         secrets: dict[str, str | None] = {}
         notes: list[str] = []
         is_url = any(isinstance(item.get(key), str) for key in ("url", "serverUrl"))
@@ -121,7 +127,7 @@ def _convert(source: str, item: JsonValue, agents: Sequence[str]) -> ForeignServ
     except _Unsuitable as fault:
         return ForeignServer(source, name, fault=str(fault))
     notes += [
-        f"set its value: choirctl secret set {secret}"
+        _("set its value: choirctl secret set {secret}").format(secret=secret)
         for secret, value in secrets.items()
         if value is None
     ]
@@ -142,20 +148,24 @@ def _url_entry(
     url = str(item.get("url") or item.get("serverUrl"))
     if str(item.get("type", "http")).lower() == "sse":
         raise _Unsuitable(
-            "it speaks the old SSE transport; ask its maker for the address of streamable HTTP"
+            _("it speaks the old SSE transport; ask its maker for the address of streamable HTTP")
         )
     if _PLACEHOLDER.search(url) or any(looks_like_key(*pair) for pair in _query(url)):
-        raise _Unsuitable("its URL contains a key or a variable; Choir sends keys in `secret` only")
+        raise _Unsuitable(
+            _("its URL contains a key or a variable; Choir sends keys in `secret` only")
+        )
     entry: JsonObject = {"url": url}
     headers = item.get("headers")
     for header, value in headers.items() if isinstance(headers, dict) else ():
         if header.lower() != "authorization" or not str(value).lower().startswith(BEARER):
             raise _Unsuitable(
-                f"it needs the header {header[:40]}; Choir sends `Authorization: Bearer` only"
+                _("it needs the header {header}; Choir sends `Authorization: Bearer` only").format(
+                    header=header[:40]
+                )
             )
         entry["secret"] = _add_secret(name, "token", str(value)[len(BEARER) :].strip(), secrets)
     if "secret" not in entry:
-        notes.append("sends no token")
+        notes.append(_("sends no token"))
     return entry
 
 
@@ -165,7 +175,7 @@ def _query(url: str) -> Iterator[tuple[str, str]]:
     except ValueError:
         return
     for part in query.split("&"):
-        name, _, value = part.partition("=")
+        name, _rest, value = part.partition("=")
         yield name, value
 
 
@@ -174,15 +184,15 @@ def _command_entry(
 ) -> JsonObject:
     program, arguments = item.get("command"), item.get("args", [])
     if not isinstance(program, str) or not program or not isinstance(arguments, list):
-        raise _Unsuitable("it has neither a `command` with a list `args` nor a `url`")
+        raise _Unsuitable(_("it has neither a `command` with a list `args` nor a `url`"))
     command = [program, *map(str, arguments)]
     if any(_PLACEHOLDER.search(word) for word in command):
-        raise _Unsuitable("its command contains a variable that only that program replaces")
+        raise _Unsuitable(_("its command contains a variable that only that program replaces"))
     for before, word in pairwise(command):
-        option, _, value = word.rpartition("=")
+        option, _rest, value = word.rpartition("=")
         if looks_like_key(option or (before if before.startswith("-") else ""), value):
             raise _Unsuitable(
-                "an argument looks like a key; pass it as a variable with `mcp add --secret`"
+                _("an argument looks like a key; pass it as a variable with `mcp add --secret`")
             )
     entry: JsonObject = {"command": [*command]}
     environment = _environment(name, item, entry, secrets, notes)
@@ -191,15 +201,20 @@ def _command_entry(
     registries = REGISTRIES.get(PurePath(program).stem)
     if registries and secrets:
         raise _Unsuitable(
-            f"{program} downloads into the workspace, so it cannot have secrets: install the program for the "
-            f"whole system, then choirctl mcp add {name} --secret VARIABLE=SECRET -- PROGRAM"
+            _(
+                "{program} downloads into the workspace, so it cannot have secrets: install the "
+                "program for the whole system, then choirctl mcp add {name} --secret "
+                "VARIABLE=SECRET -- PROGRAM"
+            ).format(program=program, name=name)
         )
     if registries:
         entry |= {"workspace": True, "hosts": [*registries]}
-        notes.append("may use the workspace, and reach no host but the package registry")
+        notes.append(_("may use the workspace, and reach no host but the package registry"))
     else:
-        notes.append("has no network: add the hosts that it needs to `hosts`")
-    notes += [f"`{key}` is ignored" for key in ("cwd", "envFile") if item.get(key)]
+        notes.append(_("has no network: add the hosts that it needs to `hosts`"))
+    notes += [
+        _("`{key}` is ignored").format(key=key) for key in ("cwd", "envFile") if item.get(key)
+    ]
     return entry
 
 
@@ -217,11 +232,17 @@ def _environment(
     for variable, content in variables.items() if isinstance(variables, dict) else ():
         value = str(content)
         if variable.upper() in RESERVED_VARIABLES:
-            notes.append(f"the variable {variable} is left out: Choir sets it")
+            notes.append(
+                _("the variable {variable} is left out: Choir sets it").format(variable=variable)
+            )
         elif looks_like_key(variable, value) or _ASKED_VALUE.match(value):
             keys[variable] = _add_secret(name, variable, value, secrets)
         elif _PLACEHOLDER.search(value):
-            raise _Unsuitable(f"its variable {variable[:40]} refers to something of that program")
+            raise _Unsuitable(
+                _("its variable {variable} refers to something of that program").format(
+                    variable=variable[:40]
+                )
+            )
         else:
             plain[variable] = value
     if keys:
@@ -233,6 +254,8 @@ def _add_secret(name: str, purpose: str, value: str, secrets: dict[str, str | No
     words = re.sub(r"[^a-z0-9]+", "-", purpose.lower()).strip("-")
     secret = f"mcp-{name}-{words}"[:MAX_SECRET_NAME].rstrip("-")
     if secret in secrets:
-        raise _Unsuitable(f"two of its variables would be the secret {secret}")
+        raise _Unsuitable(
+            _("two of its variables would be the secret {secret}").format(secret=secret)
+        )
     secrets[secret] = None if _PLACEHOLDER.search(value) or not value else value
     return secret

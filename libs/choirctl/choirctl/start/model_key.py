@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import typer
 from rich.console import Console
 
+from choir_common.i18n import _
 from choir_common.secret_file import edit_secret_file
 from choir_common.secret_reader import read_secrets
 from choir_common.wire.config import Config
@@ -25,6 +26,8 @@ from choir_local.model_record import (
     write_record,
 )
 from choir_local.settings import LocalSettings
+from choirctl.output.language import tr
+from choirctl.output.printing import confirm
 from choirctl.start.config_insert import insert_entry
 
 UNUSED_URL = "http://127.0.0.1/v1"
@@ -63,7 +66,9 @@ class ModelKeySetup:
         record = read_record(self.home.model_file)
         if record is not None and record.config != choice.config:
             self.console.print(
-                f"The previous start used {record.description}; this one uses {choice.description}.",
+                _("The previous start used {description}; this one uses {description2}.").format(
+                    description=record.description, description2=choice.description
+                ),
                 markup=False,
                 highlight=False,
             )
@@ -72,12 +77,14 @@ class ModelKeySetup:
         """Ask for the key of the previous start's model and store it; return False if none is entered."""
         name = str(record.config.secret)
         self.console.print(
-            f"The previous start used {record.description}, but its key is not set now.",
+            _("The previous start used {description}, but its key is not set now.").format(
+                description=record.description
+            ),
             markup=False,
             highlight=False,
         )
         key: str = typer.prompt(
-            f"Its key (stored as {name} in secrets.json; Enter to stop)",
+            tr(_("Its key (stored as {name} in secrets.json; Enter to stop)").format(name=name)),
             default="",
             show_default=False,
             hide_input=True,
@@ -99,15 +106,18 @@ class ModelKeySetup:
             return
         if not ask:
             self.console.print(
-                f"The key of {choice.description} is only in the environment; `choirctl secret set "
-                f"{name}` stores it for the next start.",
+                _(
+                    "The key of {description} is only in the environment; `choirctl secret set "
+                    "{name}` stores it for the next start."
+                ).format(description=choice.description, name=name),
                 markup=False,
                 highlight=False,
             )
-        elif typer.confirm(
-            f"Store the key of {choice.description} for the next start ({name} in secrets.json)?",
+        elif confirm(
+            _("Store the key of {description} for the next start ({name} in secrets.json)?").format(
+                description=choice.description, name=name
+            ),
             default=True,
-            err=True,
         ):
             self._store(choice.description, name, key)
             self._write_model_entry(choice)
@@ -121,7 +131,9 @@ class ModelKeySetup:
         with edit_secret_file(self.home.secrets_file) as values:
             values[str(name)] = key
         self.console.print(
-            f"The key of {words} is stored as {name}.", markup=False, highlight=False
+            _("The key of {words} is stored as {name}.").format(words=words, name=name),
+            markup=False,
+            highlight=False,
         )
 
     def _write_model_entry(self, choice: ModelChoice) -> None:
@@ -149,7 +161,9 @@ class ModelKeySetup:
             entry = choice.config.model_dump(mode="json", exclude_defaults=True)
             insert_entry(self.home.config_file, "models", DEFAULT_MODEL, entry)
             self.console.print(
-                f"It was added to config.json as models.{DEFAULT_MODEL}.",
+                _("It was added to config.json as models.{default_model}.").format(
+                    default_model=DEFAULT_MODEL
+                ),
                 markup=False,
                 highlight=False,
             )

@@ -7,19 +7,21 @@ import contextlib
 from datetime import datetime
 
 from rich.console import Console
-from rich.markup import escape
 
+from choir_common.i18n import _
 from choir_local.stack_state import ChildState, StackState
+from choirctl.output.language import tr
+from choirctl.output.printing import escape
 
 DESCRIPTIONS = {
-    "postgres": "the database",
-    "nats": "the message bus",
-    "rehearsal": "the scripted model",
-    "memory": "the agents' memory",
-    "browser": "the browser service",
-    "egress": "the agents' way to the network",
+    "postgres": _("the database"),
+    "nats": _("the message bus"),
+    "rehearsal": _("the scripted model"),
+    "memory": _("the agents' memory"),
+    "browser": _("the browser service"),
+    "egress": _("the agents' way to the network"),
     "control": "sessions, log, approvals",
-    "gateway": "the channels to users",
+    "gateway": _("the channels to users"),
 }
 
 
@@ -30,7 +32,7 @@ class StartProgress:
         self._console = console
         self._phases: dict[str, tuple[str, int]] = {}
         self._started_at: dict[str, datetime] = {}
-        self._spinner = console.status("Starting…")
+        self._spinner = console.status(_("Starting…"))
         if console.is_terminal:
             self._spinner.start()
 
@@ -44,11 +46,16 @@ class StartProgress:
         for name, child in state.children.items():
             self._show_child(name, child)
         waiting = [name for name, child in state.children.items() if child.phase == "starting"]
-        self._spinner.update(f"Starting {', '.join(waiting)}…" if waiting else "Starting…")
+        words = (
+            _("Starting {names}…").format(names=", ".join(waiting)) if waiting else _("Starting…")
+        )
+        self._spinner.update(tr(words))
         if state.phase == "stopping" and self._phases.get("") is None:
             self._phases[""] = ("stopping", 0)
             self._console.print(
-                "Stopping… Agents first finish their turns (45 s at most); Ctrl-C kills them now."
+                _(
+                    "Stopping… Agents first finish their turns (45 s at most); Ctrl-C kills them now."
+                )
             )
 
     def close(self) -> None:
@@ -67,7 +74,9 @@ class StartProgress:
                 took = (child.since - began).total_seconds()
                 what = DESCRIPTIONS.get(name, "")
                 self._console.print(
-                    f"[green]✓[/] {name:<10}[dim]{what:<27}[/] ready in {took:.1f} s",
+                    _("[green]✓[/] {name:<10}[dim]{what:<27}[/] ready in {took:.1f} s").format(
+                        name=name, what=what, took=took
+                    ),
                     highlight=False,
                 )
             case "failed" | "restarting":

@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.skill_folders.folder import (
     MAX_FILE_BYTES,
     MAX_FILES,
@@ -32,7 +33,9 @@ def fetch_skill(source: str, below: str = "") -> SkillFolder:
     Raises InvalidRequest for anything that is not allowed, and Unavailable if git fails.
     """
     if below and find_path_fault(below) is not None:
-        raise InvalidRequest(f"--path {below!r} is no plain path inside the source.")
+        raise InvalidRequest(
+            _("--path {below!r} is no plain path inside the source.").format(below=below)
+        )
     path = Path(source).expanduser()
     if path.is_dir():
         return read_skill_folder(_inside(path, below), skip_hidden=True)
@@ -42,7 +45,10 @@ def fetch_skill(source: str, below: str = "") -> SkillFolder:
         with cloned_repository(source) as top:
             return read_skill_folder(_inside(top, below), skip_hidden=True)
     raise InvalidRequest(
-        f"{source[:200]!r} is neither a folder, nor a ZIP archive, nor a git address (https://, ssh://)."
+        _(
+            "{source!r} is neither a folder, nor a ZIP archive, nor a git address (https://, "
+            "ssh://)."
+        ).format(source=source[:200])
     )
 
 
@@ -50,27 +56,45 @@ def _inside(top: Path, below: str) -> Path:
     place = top / below
     # A link of a repository could lead to any folder of this machine.
     if not place.resolve().is_relative_to(top.resolve()) or not place.is_dir():
-        raise InvalidRequest(f"There is no folder {below!r} in it.")
+        raise InvalidRequest(_("There is no folder {below!r} in it.").format(below=below))
     if not (place / SKILL_FILE).is_file():
         others = sorted(str(p.parent.relative_to(top)) for p in top.glob(f"*/{SKILL_FILE}"))
         others += sorted(str(p.parent.relative_to(top)) for p in top.glob(f"*/*/{SKILL_FILE}"))
-        hint = f" Name one with --path: {', '.join(others[:30])}." if others else ""
-        raise InvalidRequest(f"There is no {SKILL_FILE} in {below or 'its top folder'}.{hint}")
+        hint = (
+            _(" Name one with --path: {names}.").format(names=", ".join(others[:30]))
+            if others
+            else ""
+        )
+        raise InvalidRequest(
+            _("There is no {skill_file} in {below}.{hint}").format(
+                skill_file=SKILL_FILE, below=below or _("its top folder"), hint=hint
+            )
+        )
     return place
 
 
 def _read_archive(path: Path, below: str) -> SkillFolder:
     if path.stat().st_size > MAX_ARCHIVE_BYTES:
-        raise InvalidRequest(f"{path} has more than {MAX_ARCHIVE_BYTES >> 20} MiB.")
+        raise InvalidRequest(
+            _("{path} has more than {max_archive_bytes} MiB.").format(
+                path=path, max_archive_bytes=MAX_ARCHIVE_BYTES >> 20
+            )
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
             if len(entries) > MAX_ENTRIES:
-                raise InvalidRequest(f"{path} has more than {MAX_ENTRIES} entries.")
+                raise InvalidRequest(
+                    _("{path} has more than {max_entries} entries.").format(
+                        path=path, max_entries=MAX_ENTRIES
+                    )
+                )
             top = _top_folder([entry.filename for entry in entries], below)
             return make_skill_folder(_unpack(archive, entries, top))
     except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise InvalidRequest(f"{path} cannot be read as a ZIP archive: {error}.") from None
+        raise InvalidRequest(
+            _("{path} cannot be read as a ZIP archive: {error}.").format(path=path, error=error)
+        ) from None
 
 
 def _top_folder(names: list[str], below: str) -> str:
@@ -86,8 +110,12 @@ def _top_folder(names: list[str], below: str) -> str:
         tops = [first] if tops else []
     if len(tops) != 1:
         places = ", ".join(top.rstrip("/") or "." for top in tops[:30])
-        hint = f"; name one of {places} with --path" if tops else ""
-        raise InvalidRequest(f"The archive has {len(tops)} files {SKILL_FILE}{hint}.")
+        hint = _("; name one of {places} with --path").format(places=places) if tops else ""
+        raise InvalidRequest(
+            _("The archive has {count} files {skill_file}{hint}.").format(
+                count=len(tops), skill_file=SKILL_FILE, hint=hint
+            )
+        )
     return tops[0]
 
 
@@ -99,18 +127,22 @@ def _unpack(
     for entry in entries:
         name = entry.filename
         if "\\" in name or name.startswith("/") or ".." in PurePosixPath(name).parts:
-            raise InvalidRequest(f"{name[:120]!r} leads outside the archive.")
+            raise InvalidRequest(_("{name!r} leads outside the archive.").format(name=name[:120]))
         if not name.startswith(top) or entry.is_dir() or _is_hidden(name.removeprefix(top)):
             continue
         mode = entry.external_attr >> 16
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
             raise InvalidRequest(
-                f"{name[:120]!r} is a link or a device; a skill has plain files only."
+                _("{name!r} is a link or a device; a skill has plain files only.").format(
+                    name=name[:120]
+                )
             )
         # With others, zipfile decompresses a whole block: one of 1 MiB can stand for many gigabytes.
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise InvalidRequest(
-                f"{name[:120]!r} is not compressed with Deflate, as ZIP files are."
+                _("{name!r} is not compressed with Deflate, as ZIP files are.").format(
+                    name=name[:120]
+                )
             )
         # The size that the archive claims is a claim: this reads no more than one byte above the limit.
         with archive.open(entry) as file:
@@ -119,8 +151,14 @@ def _unpack(
         files.append(SkillFolderFile(name.removeprefix(top), content, bool(mode & 0o111)))
         if len(files) > MAX_FILES or total > MAX_FOLDER_BYTES or len(content) > MAX_FILE_BYTES:
             raise InvalidRequest(
-                f"The archive has more than {MAX_FILES} files, {MAX_FOLDER_BYTES >> 20} MiB, or "
-                f"{MAX_FILE_BYTES >> 20} MiB in one file."
+                _(
+                    "The archive has more than {max_files} files, {max_folder_bytes} MiB, or "
+                    "{max_file_bytes} MiB in one file."
+                ).format(
+                    max_files=MAX_FILES,
+                    max_folder_bytes=MAX_FOLDER_BYTES >> 20,
+                    max_file_bytes=MAX_FILE_BYTES >> 20,
+                )
             )
     return files
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.target import TOKEN_SECRET
 from choir_common.wire.config import (
     AgentConfig,
@@ -66,8 +67,10 @@ def create_state_directory(home: Path) -> CreatedPaths:
                 paths.append(home / name)
     except OSError as error:
         raise StartupError(
-            f"Cannot make the state directory {home}: {error.filename}: {error.strerror}. Choose "
-            "another with --home or CHOIR_HOME."
+            _(
+                "Cannot make the state directory {home}: {filename}: {strerror}. Choose another "
+                "with --home or CHOIR_HOME."
+            ).format(home=home, filename=error.filename, strerror=error.strerror)
         ) from error
     return CreatedPaths(home, tuple(paths))
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
+from choir_common.i18n import _
 from choir_common.target import HOME_NAME
 from choir_common.wire.config import Config
 from choir_common.wire.operator import DmView
 from choir_local.stack_state import StackState
-from choirctl.output.printing import table
+from choirctl.output.printing import escape, table
 from choirctl.output.views import agent_channel
 
-REHEARSAL_NOTE = (
-    "It is scripted, for tests and demonstrations. For a real model set OPENROUTER_API_KEY, "
-    "OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or start Ollama, LM Studio, llama.cpp or vLLM, "
-    "and start Choir again."
+REHEARSAL_NOTE = _(
+    "It is scripted, for tests and demonstrations. For a real model set "
+    "OPENROUTER_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or "
+    "start Ollama, LM Studio, llama.cpp or vLLM, and start Choir again."
 )
 TRY_NEXT = (("chat", "-m", "hello"), ("status",), ("session", "list"), ("down",))
 
@@ -52,21 +52,34 @@ class SummaryScreen:
         agents = ", ".join(name for name, agent in self.config.agents.items() if agent.autostart)
         http = state.endpoints.get("control_http", "")
         return [
-            ("runs", f"{children}: processes of this machine, no container"),
-            ("agents", agents or "none starts automatically (choirctl agent start NAME)"),
-            ("model", self._model()),
+            (
+                _("runs"),
+                _("{children}: processes of this machine, no container").format(children=children),
+            ),
+            (_("agents"), agents or _("none starts automatically (choirctl agent start NAME)")),
+            (_("model"), self._model()),
             *([("", REHEARSAL_NOTE)] if self._is_rehearsal() else []),
             *[("", note) for note in self._model_notes()],
-            ("state", f"{state.home} (logs in {state.home}/logs)"),
-            ("answers at", f"{http} with the token in {self.token_file}, and the Unix socket"),
+            (_("state"), _("{home} (logs in {home}/logs)").format(home=state.home)),
+            (
+                _("answers at"),
+                _("{http} with the token in {token_file}, and the Unix socket").format(
+                    http=http, token_file=self.token_file
+                ),
+            ),
             *([("", self._trust())] if http.startswith("https:") else []),
             *self._channel_rows(),
             *(
-                [("web page", f"{self.web_link} (once, within 15 minutes)")]
+                [
+                    (
+                        _("web page"),
+                        _("{web_link} (once, within 15 minutes)").format(web_link=self.web_link),
+                    )
+                ]
                 if self.web_link
                 else []
             ),
-            *zip(("try next", *[""] * len(TRY_NEXT)), self._suggested_commands(), strict=False),
+            *zip((_("try next"), *[""] * len(TRY_NEXT)), self._suggested_commands(), strict=False),
         ]
 
     def _channel_rows(self) -> list[tuple[str, str]]:
@@ -74,7 +87,7 @@ class SummaryScreen:
         elsewhere = [
             it for it in self.dms if not it.channel.uses_choir_api and it.agent_id is not None
         ]
-        return [("talks" if not i else "", agent_channel(it)) for i, it in enumerate(elsewhere)]
+        return [(_("talks") if not i else "", agent_channel(it)) for i, it in enumerate(elsewhere)]
 
     def _suggested_commands(self) -> list[str]:
         """Return commands to try that work if copied unchanged."""
@@ -90,12 +103,16 @@ class SummaryScreen:
     def _trust(self) -> str:
         authority = Path(self.state.home) / "tls" / "ca.pem"
         if authority.is_file():
-            return f"its certificate is verified by {authority}"
-        return "with the certificate in CHOIR_TLS_CERT"
+            return _("its certificate is verified by {authority}").format(authority=authority)
+        return _("with the certificate in CHOIR_TLS_CERT")
 
     def _model(self) -> str:
         own = self.config.models.get("default")
-        return f"{own.model} at {own.endpoint} (config.json)" if own else self.state.model
+        return (
+            _("{model} at {endpoint} (config.json)").format(model=own.model, endpoint=own.endpoint)
+            if own
+            else self.state.model
+        )
 
     def _model_notes(self) -> tuple[str, ...]:
         return () if "default" in self.config.models else self.state.model_notes

@@ -4,6 +4,7 @@ import os
 import sys
 
 from choir_common.errors import ChoirError
+from choir_common.i18n import _
 from choir_common.target import read_env
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
@@ -12,6 +13,7 @@ from choir_local.upgrade.code import installed_program
 from choir_local.upgrade.record import STEP_VARIABLE, UpgradeRecordFile, is_unfinished
 from choir_local.upgrade.sequence import UpgradeSequence
 from choir_local.upgrade.steps import EmbeddedSteps
+from choirctl.output.language import tr
 from choirctl.output.printing import stderr_console
 
 
@@ -29,19 +31,23 @@ async def finish_upgrade(settings: LocalSettings, *, in_background: bool) -> boo
         if record is None or record.outcome is not None:
             return False
         steps = EmbeddedSteps(settings, record)
-        with stderr_console().status("continuing an interrupted upgrade…") as line:
-            sequence = UpgradeSequence(file, steps, lambda step: line.update(f"upgrade: {step}…"))
+        with stderr_console().status(_("continuing an interrupted upgrade…")) as line:
+            sequence = UpgradeSequence(
+                file, steps, lambda step: line.update(tr(_("upgrade: {step}…").format(step=step)))
+            )
             record = await sequence.resume(record)
         if is_locked(home) and not in_background:
             await steps.run("stop", record)
-    words = {"done": "completed", "rolled-back": "undone", "abandoned": "not begun"}
+    words = {"done": "completed", "rolled-back": "undone", "abandoned": _("not begun")}
     stderr_console().print(
-        f"The upgrade that was interrupted is {words[record.outcome or 'done']}. {record.error}",
+        _("The upgrade that was interrupted is {words}. {error}").format(
+            words=words[record.outcome or "done"], error=record.error
+        ),
         markup=False,
     )
     if record.outcome == "rolled-back" and record.code.kind == "installed":
         raise ChoirError(
-            "The old version is not installed any more. Install it again, then `choirctl up`."
+            _("The old version is not installed any more. Install it again, then `choirctl up`.")
         )
     return True
 

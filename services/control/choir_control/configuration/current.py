@@ -49,7 +49,7 @@ from choir_control.configuration.parsing import (
     parse_config_file,
     parse_config_text,
 )
-from choir_control.configuration.people import Identity, PersonRegistry
+from choir_control.configuration.people import Identity, PersonRegistry, UserLanguage
 from choir_control.configuration.servers import known_hosts
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
 
@@ -71,13 +71,13 @@ class ConfigSnapshot:
     """The client of each conversation of the OpenAI-compatible API, by its name."""
     tool_dms: frozenset[str] = frozenset()
     """Those of clients that may offer tools of their own."""
-    app_languages: Mapping[str, str] = field(default_factory=dict)
-    """The language tags that users' apps have said since the start, by conversation."""
+    languages: Mapping[str, UserLanguage] = field(default_factory=dict)
+    """The languages of people, and of conversations that are nobody's."""
 
     @property
     def people(self) -> PersonRegistry:
         """Return who the users of conversations are."""
-        return PersonRegistry(self.config, self.linked, self.paired, self.app_languages)
+        return PersonRegistry(self.config, self.linked, self.paired, self.languages)
 
     def agent(self, agent_id: str) -> AgentConfig:
         """Return an agent's configuration; raises NotFound."""
@@ -93,8 +93,7 @@ class ConfigSnapshot:
     def version_for(self, settings_rev: int) -> int:
         """Return the version of a session's settings: configuration version plus settings revision.
 
-        Neither number decreases while a session lasts, so their sum grows with each and identifies
-        one state.
+        Neither decreases while a session lasts, so their sum grows with each and identifies one state.
         """
         return self.version + settings_rev
 
@@ -288,6 +287,7 @@ class ConfigSnapshot:
 
     def channels(self) -> ChannelTable:
         """Return the gateways and conversations (DMs) for the gateway service."""
+        people = self.people
         mailboxes = {it.mail.gateway for it in self.config.triggers.values() if it.mail}
         return ChannelTable(
             config_version=self.version,
@@ -315,10 +315,11 @@ class ConfigSnapshot:
                     name=name,
                     gateway=d.gateway,
                     user_id=d.user_id or "",
-                    admin=self.people.is_admin(name),
+                    admin=people.is_admin(name),
                     chat_id=d.chat_id or "",
                     topic=d.topic or "",
                     answers=d.answers,
+                    language=people.language_in(name),
                 )
                 for name, d in self.config.dms.items()
             ),
@@ -360,8 +361,7 @@ class ConfigService:
         self._linked: Mapping[Identity, str] = {}
         self._paired: tuple[PairedUser, ...] = ()
         self._clients: tuple[ApiClient, ...] = ()
-        # one entry for each conversation at most; in memory, since the next message says it again
-        self._app_languages: dict[str, str] = {}
+        self._languages: Mapping[str, UserLanguage] = {}
         self.note = ""
         """Why the configuration in force is not the one in the file; empty if it was read from the file."""
 
@@ -460,10 +460,10 @@ class ConfigService:
         self._clients = tuple(clients)
         self._refresh()
 
-    def note_language(self, dm: str, tag: str) -> None:
-        """Remember the language of a user's app, for what the user is told later."""
-        if tag and dm in self.current.config.dms and not self.current.people.is_group(dm):
-            self._app_languages[dm] = tag
+    def set_languages(self, languages: Mapping[str, UserLanguage]) -> None:
+        """Replace the languages of people and conversations."""
+        self._languages = dict(languages)
+        self._refresh()
 
     def translate(self, dm: str, text: str) -> str:
         """Return a message in the language of a conversation; a text that is none stays as it is."""
@@ -484,7 +484,7 @@ class ConfigService:
             paired,
             client_dms,
             find_tool_dms(client_dms, self._clients),
-            self._app_languages,
+            self._languages,
         )
 
     def _swap(self, version: int, candidate: ConfigCandidate, reason: Reason) -> ConfigSnapshot:

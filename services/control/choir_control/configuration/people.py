@@ -40,6 +40,16 @@ _GROUP_ROLES: Mapping[Rank, PersonRole] = {
 
 
 @dataclass(frozen=True, slots=True)
+class UserLanguage:
+    """What is known of the language of a person, or of a conversation that is nobody's; tags or empty."""
+
+    app: str = ""
+    """The language of the user's app, as the channel said it last."""
+    choice: str = ""
+    """The choice by `/language`."""
+
+
+@dataclass(frozen=True, slots=True)
 class PersonRegistry:
     """The people of one configuration with their linked identities."""
 
@@ -48,21 +58,33 @@ class PersonRegistry:
     """The person of each identity that `/link` or an operator has linked."""
     paired: Mapping[str, PairedUser] = field(default_factory=dict)
     """Paired users by the name of their conversation."""
-    app_languages: Mapping[str, str] = field(default_factory=dict)
-    """The language tags that users' apps have said, by conversation."""
+    languages: Mapping[str, UserLanguage] = field(default_factory=dict)
+    """The languages that users have chosen and their apps have said, by `language_owner`."""
 
     def language_in(self, dm: str) -> str:
         """Return the language of Choir's messages in a conversation: one of `i18n.LANGUAGES`.
 
-        The conversation's own setting comes first, then its person's, then what the user's app has said.
+        The user's choice comes first, then the settings of the conversation and of its person, then what the
+        user's app has said.
         """
         conversation = self.config.dms.get(dm)
         person = self.config.people.get(self.person_in(dm) or "")
+        user = self.user_language(dm)
         return choose_language(
+            user.choice,
             conversation.language if conversation else "",
             person.language if person else "",
-            self.app_languages.get(dm, ""),
+            user.app,
         )
+
+    def user_language(self, dm: str) -> UserLanguage:
+        """Return what the user of a conversation has chosen, and what the user's app has said."""
+        return self.languages.get(self.language_owner(dm), UserLanguage())
+
+    def language_owner(self, dm: str) -> str:
+        """Return whose language a conversation has: the person's, in all conversations, or its own."""
+        person = self.person_in(dm)
+        return f"dm {dm}" if person is None else f"person {person}"
 
     def person_of(self, identity: Identity) -> str | None:
         """Return the person of an identity, or None. config.json takes precedence over links."""
@@ -154,7 +176,7 @@ class PersonRegistry:
             name=name,
             role=person.role,
             timezone=user.timezone or person.timezone or "",
-            language=person.language,
+            language=self.user_language(dm).choice or person.language,
         )
 
     def _find_group_sender(

@@ -326,6 +326,14 @@ Table(
 )
 
 Table(
+    "user_languages",
+    METADATA,
+    Column("owner", Text, primary_key=True),
+    Column("app", Text, nullable=False, server_default=text("''")),
+    Column("chosen", Text, nullable=False, server_default=text("''")),
+)
+
+Table(
     "conversation_followers",
     METADATA,
     Column("dm", Text, primary_key=True),

@@ -21,6 +21,13 @@ class EmptyExecutor:
         return None
 
 
+class EmptyLanguages:
+    """Agents have no app that says a language."""
+
+    async def note_app(self, dm: str, tag: str) -> None:
+        """Do nothing."""
+
+
 def make_question_service(
     *,
     database: Database,
@@ -35,6 +42,7 @@ def make_question_service(
         inbox_store,
         configuration=configuration,
         commands=EmptyExecutor(),
+        languages=EmptyLanguages(),
         notifier=log.notifier,
         signal_locks=log.signal_locks,
         redactor=redactor,

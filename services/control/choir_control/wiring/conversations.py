@@ -18,6 +18,8 @@ from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.conversations.outbox.worker import DeliveryAnnouncer, OutboxWorker
 from choir_control.conversations.people.follower_store import FollowerStore
 from choir_control.conversations.people.following import Following
+from choir_control.conversations.people.language_store import LanguageStore
+from choir_control.conversations.people.languages import UserLanguages
 from choir_control.conversations.people.link_codes import LinkCodes
 from choir_control.conversations.people.service import PersonLinks
 from choir_control.conversations.people.store import PersonIdentityStore
@@ -64,6 +66,7 @@ class ConversationServices:
             PersonIdentityStore(database), configuration=configuration, codes=LinkCodes(clock)
         )
         self.following = Following(FollowerStore(database), configuration=configuration)
+        self.languages = UserLanguages(LanguageStore(database), configuration=configuration)
         self.activity = ActivityPublisher(
             CardStore(database), bus=bus, configuration=configuration, clock=clock
         )

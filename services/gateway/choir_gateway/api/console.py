@@ -15,8 +15,10 @@ from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.http.middleware import LargeBodyRoute
+from choir_common.http.response_parser import LANGUAGE_HEADER
 from choir_common.http.responses import event_stream_response
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import MAX_TAG
 from choir_common.wire.attachments import ANY_MIME, Attachment, AttachmentKind
 from choir_common.wire.console import MAX_KEY, ConsoleMessageRequest, ConsolePressRequest
 from choir_common.wire.messages import (
@@ -54,9 +56,7 @@ def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> A
         """Store a message; it is durable when this returns."""
         registry.require_console_dm(dm)
         body = _read(ConsoleMessageRequest, await request.body(), '{"text": "hello"}')
-        key = body.idempotency_key or _key_of(request) or os.urandom(12).hex()
-        message = ConsoleMessage(key, body.text, body.files, body.edits, body.reply_to)
-        return await console.accept(registry.gateway_of(dm), dm, message)
+        return await console.accept(registry.gateway_of(dm), dm, _make_message(request, body))
 
     @router.get("/messages")
     async def history(
@@ -95,6 +95,12 @@ def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> A
 
     _add_files(router, registry, console)
     return router
+
+
+def _make_message(request: Request, body: ConsoleMessageRequest) -> ConsoleMessage:
+    key = body.idempotency_key or _key_of(request) or os.urandom(12).hex()
+    language = request.headers.get(LANGUAGE_HEADER, "")[:MAX_TAG]
+    return ConsoleMessage(key, body.text, body.files, body.edits, body.reply_to, language)
 
 
 def _add_files(router: APIRouter, registry: ChannelRegistry, console: ConsoleChannel) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from choir_common.i18n import ENGLISH, _, translate
 from choir_common.wire.attachments import Button
 from choir_common.wire.button_labels import APPROVE, ONCE, REJECT, in_all_languages
 
@@ -13,8 +14,8 @@ EMOJI_BY_LABEL = {
     for text in in_all_languages(label)
 }
 """A choice whose label is not here is taken by its number."""
-HINT = "React with the emoji, or answer with the number."
-NUMBER_HINT = "Answer with the number."
+HINT = _("React with the emoji, or answer with the number.")
+NUMBER_HINT = _("Answer with the number.")
 VARIATION_SELECTOR = "\ufe0f"
 
 
@@ -25,7 +26,7 @@ class Choices:
     first: int
     buttons: tuple[Button, ...]
 
-    def describe(self) -> str:
+    def describe(self, language: str = ENGLISH) -> str:
         """Return the lines below the question."""
         emojis = [EMOJI_BY_LABEL.get(button.label) for button in self.buttons]
         lines = [
@@ -34,7 +35,8 @@ class Choices:
                 enumerate(self.buttons, self.first), emojis, strict=True
             )
         ]
-        return "\n".join((*lines, HINT if any(emojis) else NUMBER_HINT))
+        hint = HINT if any(emojis) else NUMBER_HINT
+        return "\n".join((*lines, translate(hint, language)))
 
     def by_number(self, number: int) -> Button | None:
         """Return the choice with a number."""

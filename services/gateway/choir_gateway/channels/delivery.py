@@ -18,9 +18,11 @@ import structlog
 
 from choir_common.clients.control import ControlClient
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import ENGLISH, _, translate
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import DeliveryProgress, DeliveryReceipt, OutboundMessage
 from choir_gateway.channels.file_transfer import RefusedError
+from choir_gateway.channels.labels import describe_lost_file
 
 log = structlog.get_logger("choir.gateway")
 
@@ -62,6 +64,8 @@ class PartTarget:
     """As in `OutboundMessage`."""
     waits_since: datetime | None = None
     """The time of the message; None for a note."""
+    language: str = ENGLISH
+    """As in `OutboundMessage`."""
 
 
 class PartSender(Protocol[PartT]):
@@ -97,7 +101,7 @@ class PartSender(Protocol[PartT]):
         """Return the parts of a note of Choir itself."""
         ...
 
-    def label(self, part: PartT) -> PartT:
+    def label(self, part: PartT, language: str) -> PartT:
         """Return the part with a note that the user may have received it before."""
         ...
 
@@ -121,7 +125,7 @@ class PartSender(Protocol[PartT]):
         """Replace the text and the buttons of an earlier message."""
         ...
 
-    async def report_lost_file(self, part: PartT, target: PartTarget, why: str) -> str | None:
+    async def report_lost_file(self, part: PartT, target: PartTarget, sentence: str) -> str | None:
         """Send the rest of a part with a sentence about its file, which cannot be sent."""
         ...
 
@@ -208,7 +212,7 @@ class MultipartSender(Generic[PartT]):
                 if _now() + wait_s > deadline:
                     raise
                 if isinstance(error, OutcomeUnknown) and self._sender.recognition_s == 0:
-                    attempt = self._sender.label(part)
+                    attempt = self._sender.label(part, target.language)
                 await asyncio.sleep(wait_s)
             else:
                 return
@@ -234,13 +238,14 @@ class MultipartSender(Generic[PartT]):
                 reply_to=message.reply_to,
                 answers=message.answers,
                 waits_since=message.at,
+                language=message.language,
             )
             edited = message.edits.message_id if message.edits and number == 0 else None
             # Repeating an edit does no harm.
             is_repetition = number == first and message.maybe_repeated
             maybe_repeated = is_repetition and not self._sender.is_recognised(message)
             if edited is None and progress.is_in_doubt(maybe_repeated, self._sender.recognition_s):
-                part = self._sender.label(part)
+                part = self._sender.label(part, message.language)
             sent_id = await self._send(progress, part, target, edited)
             if self._sender.has_text(parts[number]) or progress.message_id is None:
                 progress.message_id = sent_id
@@ -273,9 +278,8 @@ class MultipartSender(Generic[PartT]):
     ) -> str | None:
         """Send a file; after a refusal or several unknown outcomes, send a notice instead."""
         if progress.unknown_outcomes >= MAX_FILE_ATTEMPTS:
-            why = (
-                f"the connection failed or timed out {progress.unknown_outcomes} times; it may "
-                "have arrived"
+            why = _("the connection failed or timed out {times} times; it may have arrived").format(
+                times=progress.unknown_outcomes
             )
             return await self._report_lost_file(part, target, why)
         async with self._slots:
@@ -292,7 +296,10 @@ class MultipartSender(Generic[PartT]):
 
     async def _report_lost_file(self, part: PartT, target: PartTarget, why: str) -> str | None:
         log.warning("file not sent", outbox_id=target.outbox_id, reason=why)
-        return await self._sender.report_lost_file(part, target, why)
+        sentence = describe_lost_file(self._sender.file_of(part), why)
+        return await self._sender.report_lost_file(
+            part, target, translate(sentence, target.language)
+        )
 
     async def _edit(self, part: PartT, message_id: str, target: PartTarget) -> bool:
         """Edit an earlier message; return False if a new one must be sent instead."""
@@ -312,12 +319,6 @@ class MultipartSender(Generic[PartT]):
         while len(self._deliveries) > MAX_DELIVERIES:
             self._deliveries.popitem(last=False)
         return progress
-
-
-def describe_lost_file(attachment: Attachment | None, why: str) -> str:
-    """Return the sentence about a file that cannot be sent."""
-    name = attachment.name if attachment else "?"
-    return f"The file {name} could not be sent: {why.rstrip('.')}."
 
 
 def _make_key(message: OutboundMessage, number: int) -> str:

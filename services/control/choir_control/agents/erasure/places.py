@@ -153,6 +153,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
         "leases": FreeOfText("names of resources"),
         "ledger": FreeOfText("amounts and ids"),
         "conversation_followers": FreeOfText("names of conversations, as in config.json"),
+        "user_languages": FreeOfText("names of people and conversations, and language tags"),
         "person_identities": FreeOfText("names of people and their users, as in config.json"),
         "session_conversations": FreeOfText("names of conversations"),
         "session_epochs": FreeOfText("digests of tokens"),

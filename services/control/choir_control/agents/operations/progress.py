@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
+from choir_common.i18n import _
 from choir_common.wire.activity import MAX_CARD, Card
 from choir_common.wire.operations import OperationEvent
 
@@ -23,6 +24,10 @@ class CardPublisher(Protocol):
 
     def show(self, dm: str, card: Card) -> None:
         """Show a card in a conversation (DM), in place of its earlier version."""
+
+    def translate(self, dm: str, text: str) -> str:
+        """Return a message in the language of a conversation."""
+        ...
 
 
 class ProgressCard:
@@ -46,11 +51,11 @@ class ProgressCard:
 
     def cut(self) -> None:
         """Show that choird ended before the operation did."""
-        self._text = "interrupted, start it again"
+        self._text = _("interrupted, start it again")
         self._put(MARK_FAILED, done=True)
 
     def _put(self, mark: str, *, done: bool) -> None:
-        text = shorten_card(f"{mark} {self._kind}: {self._text}")
+        text = shorten_card(f"{mark} {self._kind}: {self._cards.translate(self._dm, self._text)}")
         self._cards.show(self._dm, Card(card_id=self._operation_id, text=text, done=done))
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from choir_common.errors import ChoirError, Conflict, RateLimited, Unavailable
+from choir_common.i18n import Message, _, join
 from choir_common.wire.model import WireModel
-from choir_common.wire.operations import AgentOutcome, OperationView, RolloutReport
+from choir_common.wire.operations import AgentOutcome, OperationView, Outcome, RolloutReport
 from choir_control.agents.operations.progress import (
     MARK_FAILED,
     MARK_RUNNING,
@@ -24,6 +25,12 @@ from choir_control.configuration.current import ConfigService
 MAX_LINE_CHARS = 200
 UPDATE_TIMEOUT_S = 1_800.0
 POLL_INTERVAL_S = 0.5
+OUTCOMES: dict[Outcome, Message] = {
+    "built": _("built"),
+    "redeployed": _("redeployed"),
+    "skipped": _("skipped"),
+    "failed": _("failed"),
+}
 
 
 class UpdateService:
@@ -97,16 +104,16 @@ class _AgentProgress:
 
 def _render_card(agents: Sequence[str], outcomes: Sequence[AgentOutcome], now: str = "") -> str:
     """Return the card's text, one line per agent; `now` is the step of the first one without an outcome."""
-    lines = [f"{len(outcomes)} of {len(agents)}"]
+    lines: list[str] = [_("{done} of {total}").format(done=len(outcomes), total=len(agents))]
     for outcome in outcomes:
         mark = MARK_FAILED if outcome.outcome == "failed" else MARK_SUCCEEDED
-        lines.append(f"{mark} {_describe_outcome(outcome)[:MAX_LINE_CHARS]}")
+        lines.append(join("", (f"{mark} ", _describe_outcome(outcome, MAX_LINE_CHARS))))
     for agent_id in agents[len(outcomes) :]:
         step, now = now, ""
         lines.append(
             f"{MARK_RUNNING} {agent_id}: {step[:MAX_LINE_CHARS]}" if step else f"· {agent_id}"
         )
-    return "\n".join(lines)
+    return join("\n", lines)
 
 
 def _exclusive_subject(agent_id: str) -> frozenset[str]:
@@ -115,14 +122,20 @@ def _exclusive_subject(agent_id: str) -> frozenset[str]:
 
 def _make_report(progress: OperationProgress, *outcomes: AgentOutcome) -> RolloutReport:
     """Return the report, and set the operation's summary text for users."""
-    progress.outcome = "; ".join(map(_describe_outcome, outcomes))
+    progress.outcome = join("; ", map(_describe_outcome, outcomes))
     return RolloutReport(agents=outcomes)
 
 
-def _describe_outcome(outcome: AgentOutcome) -> str:
+def _describe_outcome(outcome: AgentOutcome, max_chars: int | None = None) -> Message:
     version = f" ({outcome.image_version})" if outcome.image_version else ""
     reason = f": {outcome.reason}" if outcome.reason else ""
-    return f"{outcome.agent_id} {outcome.outcome}{version}{reason}"
+    head = f"{outcome.agent_id} {outcome.outcome}{version}"
+    return _("{agent} {outcome}{version}{reason}").format(
+        agent=outcome.agent_id,
+        outcome=OUTCOMES[outcome.outcome],
+        version=version,
+        reason=reason if max_chars is None else reason[: max_chars - len(head)],
+    )
 
 
 def _judge(report: RolloutReport) -> RolloutReport:

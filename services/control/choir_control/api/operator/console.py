@@ -26,6 +26,7 @@ from choir_common.errors import (
 from choir_common.http.body import openapi_body
 from choir_common.http.client import await_unless_hung
 from choir_common.http.middleware import LargeBodyRoute
+from choir_common.http.response_parser import LANGUAGE_HEADER
 from choir_common.http.routers import ServiceRouter
 from choir_common.tracing import trace_headers
 from choir_common.wire.attachments import Attachment
@@ -44,6 +45,7 @@ FORWARDED_REQUEST_HEADERS = (
     "last-event-id",
     "x-choir-request-id",
     "idempotency-key",
+    LANGUAGE_HEADER.lower(),
 )
 FORWARDED_RESPONSE_HEADERS = (
     "content-type",

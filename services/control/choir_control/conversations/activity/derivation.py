@@ -1,10 +1,12 @@
 """Typing state and job cards, derived from a session's events. Pure functions."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import assert_never
 
 from pydantic import ValidationError
 
+from choir_common.i18n import Message, _, join, ngettext, translate
 from choir_common.lanes import dm_of
 from choir_common.wire.activity import MAX_CARD, Card
 from choir_common.wire.events import (
@@ -62,7 +64,21 @@ def job_dms(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
             yield job_id, dm
 
 
-def job_cards(events: Iterable[Event]) -> Iterator[Card]:
+@dataclass(frozen=True, slots=True)
+class JobCard:
+    """An update of a job's progress card, whose language is not chosen yet."""
+
+    card_id: str
+    text: Message
+    done: bool = False
+
+    def in_language(self, language: str) -> Card:
+        """Return the card in one of `i18n.LANGUAGES`."""
+        text = translate(self.text, language)
+        return Card(card_id=self.card_id[:100], text=text[:MAX_CARD], done=self.done)
+
+
+def job_cards(events: Iterable[Event]) -> Iterator[JobCard]:
     """Yield the card updates for core jobs; the start of a quiet job has none."""
     for event in events:
         if event.type not in JOB_EVENTS:
@@ -75,45 +91,49 @@ def job_cards(events: Iterable[Event]) -> Iterator[Card]:
             case CoreStarted(verbosity="quiet"):
                 continue
             case CoreStarted():
-                yield _card(payload.job_id, f"⏳ {payload.job_name}: {_short(payload.task_spec)}")
+                yield JobCard(
+                    payload.job_id,
+                    join("", (f"⏳ {payload.job_name}: {_short(payload.task_spec)}",)),
+                )
             case CoreReported():
                 text = f"⏳ {payload.job_name}: {_reported(payload.body) or payload.kind}"
-                yield _card(payload.job_id, text)
+                yield JobCard(payload.job_id, join("", (text,)))
             case CoreStopped():
-                yield _card(payload.job_id, _ended(payload), done=True)
+                yield JobCard(payload.job_id, _ended(payload), done=True)
             case _:
                 continue
 
 
-def _card(card_id: str, text: str, *, done: bool = False) -> Card:
-    return Card(card_id=card_id[:100], text=text[:MAX_CARD], done=done)
-
-
-def _ended(event: CoreStopped) -> str:
-    steps = "1 step" if event.steps == 1 else f"{event.steps} steps"
-    seconds = f"{event.duration_ms / 1000:.0f} s, {steps}"
-    reason = f" {_short(event.reason)}" if event.reason else ""
-    return f"{_mark(event.outcome)} {event.job_name}: {_said(event.outcome)} ({seconds}).{reason}"
+def _ended(event: CoreStopped) -> Message:
+    steps = ngettext("{count} step", "{count} steps", event.steps)
+    text = _("{mark} {job}: {outcome} ({seconds} s, {steps}).").format(
+        mark=_mark(event.outcome),
+        job=event.job_name,
+        outcome=_said(event.outcome),
+        seconds=f"{event.duration_ms / 1000:.0f}",
+        steps=steps,
+    )
+    return join(" ", (text, _short(event.reason))) if event.reason else text
 
 
 def _mark(outcome: CoreOutcome) -> str:
     return "✅" if outcome == "completed" else "⛔"
 
 
-def _said(outcome: CoreOutcome) -> str:
+def _said(outcome: CoreOutcome) -> Message:
     match outcome:
         case "completed":
-            return "done"
+            return _("done")
         case "error":
-            return "failed"
+            return _("failed")
         case "cancelled":
-            return "cancelled"
+            return _("cancelled")
         case "budget_exceeded":
-            return "out of budget"
+            return _("out of budget")
         case "crashed":
-            return "crashed"
-        case _:
-            assert_never(outcome)
+            return _("crashed")
+        case _ as never:
+            assert_never(never)
 
 
 def _reported(body: JsonObject) -> str:

@@ -126,8 +126,10 @@ class ActivityPublisher:
             while len(self._job_dms) > MAX_JOBS:
                 del self._job_dms[next(iter(self._job_dms))]
         is_shared = bool(lease.further_dms or lease.former_dms)
+        people = self._configuration.current.people
         for card in job_cards(events):
-            self.show(self._job_dms.get(card.card_id, UNKNOWN_DM) if is_shared else home_dm, card)
+            dm = self._job_dms.get(card.card_id, UNKNOWN_DM) if is_shared else home_dm
+            self.show(dm, card.in_language(people.language_in(dm)))
 
     def note_draft(self, lease: Lease, lane: str, draft: ReplyDraft) -> None:
         """Show the draft of a lane's reply, unless the reply is stored already."""
@@ -144,6 +146,10 @@ class ActivityPublisher:
     def show(self, dm: str, card: Card) -> None:
         """Queue an update of a card; it replaces an earlier one that was not published yet."""
         self._queue(dm, card.card_id, card)
+
+    def translate(self, dm: str, text: str) -> str:
+        """Return a message in the language of a conversation."""
+        return self._configuration.translate(dm, text)
 
     async def keep(self, card: CardMessage) -> None:
         """Store the message that shows a card."""

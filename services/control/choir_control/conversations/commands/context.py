@@ -33,6 +33,7 @@ from choir_control.conversations.commands.error_texts import error_text
 from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.conversations.pairing.service import PairingService
 from choir_control.conversations.people.following import Following
+from choir_control.conversations.people.languages import UserLanguages
 from choir_control.conversations.people.service import PersonLinks
 from choir_control.conversations.schedules.service import ScheduleService
 from choir_control.conversations.session_overview import AgentOverview
@@ -105,6 +106,7 @@ class CommandContext:
     schedules: ScheduleService
     people: PersonLinks
     following: Following
+    languages: UserLanguages
     pairing: PairingService
     background: BackgroundCommands
     dialogue: DialogueState

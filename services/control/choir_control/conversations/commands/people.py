@@ -1,7 +1,7 @@
-"""The commands `/link`, for the same person on another channel, and `/pair`, for unknown users."""
+"""Commands of people about themselves (`/link`, `/follow`, `/language`), and `/pair` for unknown users."""
 
-from choir_common.errors import InvalidRequest
-from choir_common.i18n import _
+from choir_common.errors import Forbidden, InvalidRequest
+from choir_common.i18n import LANGUAGE_NAMES, _, choose_tag
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.spec import CommandCall
 from choir_control.conversations.pairing.texts import (
@@ -9,6 +9,8 @@ from choir_control.conversations.pairing.texts import (
     format_removal,
     format_waiting,
 )
+
+AUTOMATIC = "auto"
 
 
 async def link(context: CommandContext, call: CommandCall) -> str:
@@ -43,6 +45,41 @@ async def follow(context: CommandContext, call: CommandCall) -> str:
     return _(
         "Only what belongs to this conversation arrives here. /follow on adds your other ones."
     )
+
+
+async def choose_language(context: CommandContext, call: CommandCall) -> str:
+    """Say in which language Choir talks to this person, or change it."""
+    typed = call.arguments.get("language", "").lower()
+    people = context.configuration.current.people
+    if typed:
+        if people.is_group(call.dm) and call.rank != "admin":
+            raise Forbidden(
+                _("Only an admin changes the language of a group. Nothing was changed.")
+            )
+        await context.languages.choose(call.dm, _language_tag(typed))
+    language = context.configuration.current.people.language_in(call.dm)
+    return _(
+        "Choir's own messages to you are in {name}. There are: {languages}. /language auto follows your "
+        "app or the configuration."
+    ).format(
+        name=LANGUAGE_NAMES[language],
+        languages=", ".join(f"{tag} ({name})" for tag, name in LANGUAGE_NAMES.items()),
+    )
+
+
+def _language_tag(typed: str) -> str:
+    """Return the tag of a language by its tag or name, or an empty text for `auto`."""
+    if typed == AUTOMATIC:
+        return ""
+    tags = {name.lower(): tag for tag, name in LANGUAGE_NAMES.items()}
+    tag = tags.get(typed) or choose_tag(typed)
+    if tag is None:
+        raise InvalidRequest(
+            _("Choir has no translation into {language!r}. Nothing was changed.").format(
+                language=typed[:20]
+            )
+        )
+    return tag
 
 
 async def pair(context: CommandContext, call: CommandCall) -> str:

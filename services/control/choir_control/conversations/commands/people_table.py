@@ -30,6 +30,15 @@ PEOPLE_COMMANDS = (
         action=MutationAction(people.follow),
     ),
     CommandSpec(
+        _(
+            "Show the language of Choir's own messages to you, or change it; `auto` is that of your "
+            "app or of the configuration."
+        ),
+        typed_form="/language",
+        arguments=(CommandArgument("language"),),
+        action=MutationAction(people.choose_language),
+    ),
+    CommandSpec(
         _("List the unknown users who want to talk, or allow one by the code."),
         CommandScope.ADMIN,
         typed_form="/pair",

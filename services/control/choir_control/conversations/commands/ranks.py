@@ -7,7 +7,7 @@ from choir_control.conversations.commands.spec import CommandScope, CommandSpec,
 
 GUEST_COMMANDS = frozenset({"/help", "/status"})
 # Changes of what is the member's own; all other changes are for owners and admins.
-_MEMBER_CHANGES = ("/schedule", "/link", "/follow")
+_MEMBER_CHANGES = ("/schedule", "/link", "/follow", "/language")
 # Money and its limits are for owners and admins.
 _NOT_FOR_MEMBERS = frozenset({"/continue", "/cost"})
 FOR_DECIDERS = frozenset({"/continue"})

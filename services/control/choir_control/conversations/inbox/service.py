@@ -53,6 +53,14 @@ class CommandExecutor(Protocol):
         ...
 
 
+class AppLanguages(Protocol):
+    """Keeps the languages of users' apps."""
+
+    async def note_app(self, dm: str, tag: str) -> None:
+        """Keep the language that a user's app says; raises Unavailable."""
+        ...
+
+
 class InboxService:
     """Service that accepts users' messages."""
 
@@ -62,6 +70,7 @@ class InboxService:
         *,
         configuration: ConfigService,
         commands: CommandExecutor,
+        languages: AppLanguages,
         notifier: Notifier,
         signal_locks: SignalLocks,
         redactor: Redactor,
@@ -70,6 +79,7 @@ class InboxService:
         self._store = store
         self._configuration = configuration
         self._commands = commands
+        self._languages = languages
         self._notifier = notifier
         self._signal_locks = signal_locks
         self._redactor = redactor
@@ -87,7 +97,7 @@ class InboxService:
         if snapshot.gateway_of(message.dm) != message.gateway:
             raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
         clean = _redacted(_clean(message), self._redactor)
-        self._configuration.note_language(clean.dm, clean.language)
+        await self._languages.note_app(clean.dm, clean.language)
         result = None if wake_up is not None else await self._commands.handle(clean)
         if result is not None:
             self._refuse_another_text(snapshot, clean, result.row)

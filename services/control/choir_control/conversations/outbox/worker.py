@@ -212,6 +212,8 @@ class OutboxWorker:
 
     async def _attempt(self, message: OutboundMessage, idempotent: bool) -> DeliveryReceipt:
         parent = await self._trace_of(message)
+        language = self._configuration.current.people.language_in(message.dm)
+        message = message.model_copy(update={"language": language})
         async with asyncio.timeout(IDEMPOTENT_DEADLINE_S if idempotent else DEADLINE_S):
             with use_parent_span(parent):
                 return await self._gateway.deliver(message)

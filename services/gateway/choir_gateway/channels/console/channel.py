@@ -55,6 +55,8 @@ class ConsoleMessage:
     files: Sequence[str] = ()
     edits: str | None = None
     reply_to: QuotedMessage | None = None
+    language: str = ""
+    """As in `InboundMessage`: the language of the client, if it says one."""
 
 
 _StreamItem = OutboundMessage | DmActivity | Literal["draft"] | None
@@ -130,6 +132,7 @@ class ConsoleChannel:
                 message_id=message.key if len(message.key) <= MAX_MESSAGE_ID else None,
                 edits=message.edits,
                 reply_to=message.reply_to,
+                language=message.language,
             )
         )
 

@@ -8,6 +8,7 @@ import aiohttp
 import discord
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_gateway.channels.file_transfer import RefusedError
 
 # Discord's codes of errors: https://docs.discord.com/developers/topics/opcodes-and-status-codes
@@ -81,7 +82,7 @@ def _refusal(error: discord.HTTPException) -> Exception:
     if error.status == 429:
         return Unavailable("Discord limits the rate.", retry_after_s=BAN_PAUSE_S)
     if error.code == TOO_LARGE or error.status == 413:
-        return DiscordRefusedError("it is larger than Discord allows", code=error.code)
+        return DiscordRefusedError(_("it is larger than Discord allows"), code=error.code)
     if error.code == CANNOT_SEND_TO_USER:
         return DiscordRefusedError(BLOCKED_TEXT, code=error.code, blocks_user=True)
     return DiscordRefusedError(

@@ -10,6 +10,7 @@ import httpx2
 
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import NotFound, RateLimited, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.attachments import Attachment
 from choir_gateway.channels.discord.api_call import (
     NETWORK_ERRORS,
@@ -65,5 +66,5 @@ def fetch_upload(
         outbox_id,
         attachment,
         max_bytes=MAX_UPLOAD_MIB * 1024 * 1024,
-        limit=f"Discord limits bot uploads to {MAX_UPLOAD_MIB} MiB",
+        limit=_("Discord limits bot uploads to {mib} MiB").format(mib=MAX_UPLOAD_MIB),
     )

@@ -8,9 +8,9 @@ from choir_common.wire.messages import OutboundMessage
 from choir_gateway.channels.discord.rendering import LIMIT, split_markdown
 from choir_gateway.channels.formatting.markdown import parse_markdown
 from choir_gateway.channels.formatting.styled import Styled, make_own, make_plain
+from choir_gateway.channels.labels import LABEL_ROOM, repeated_label
 
-REPEATED_LABEL = "(possibly repeated)"
-TEXT_LIMIT = LIMIT - len(REPEATED_LABEL) - 1
+TEXT_LIMIT = LIMIT - LABEL_ROOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ def make_card_part(text: str) -> DiscordMessagePart:
     return DiscordMessagePart(split_markdown(make_plain(text))[0])
 
 
-def label_repeated(part: DiscordMessagePart) -> DiscordMessagePart:
+def label_repeated(part: DiscordMessagePart, language: str) -> DiscordMessagePart:
     """Return the part with a note that the user may have received it before."""
     # A quotation is one only at the beginning of a line.
     gap = "\n" if part.text.startswith(">") else " "
-    return replace(part, text=f"{REPEATED_LABEL}{gap}{part.text}".rstrip())
+    return replace(part, text=f"{repeated_label(language)}{gap}{part.text}".rstrip())
 
 
 def _styled(message: OutboundMessage) -> Styled:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
-from choir_gateway.channels.delivery import PartTarget, describe_lost_file
+from choir_gateway.channels.delivery import PartTarget
 from choir_gateway.channels.discord.files import fetch_upload
 from choir_gateway.channels.discord.message_calls import DiscordMessageCalls
 from choir_gateway.channels.discord.parts import (
@@ -53,9 +53,9 @@ class DiscordPartSender:
         """Return the parts of a note."""
         return split_note(text)
 
-    def label(self, part: DiscordMessagePart) -> DiscordMessagePart:
+    def label(self, part: DiscordMessagePart, language: str) -> DiscordMessagePart:
         """Return the part with a label."""
-        return label_repeated(part)
+        return label_repeated(part, language)
 
     def file_of(self, part: DiscordMessagePart) -> Attachment | None:
         """Return the file of a part."""
@@ -93,9 +93,11 @@ class DiscordPartSender:
         """Edit a message; raises as `DiscordMessageCalls.edit`."""
         await self._calls.edit(_address(target), message_id, part, deadline=target.deadline)
 
-    async def report_lost_file(self, part: DiscordMessagePart, target: PartTarget, why: str) -> str:
+    async def report_lost_file(
+        self, part: DiscordMessagePart, target: PartTarget, sentence: str
+    ) -> str:
         """Send a sentence about a file, and the text of its part."""
-        (sorry, *_) = split_note(describe_lost_file(part.file, why))
+        (sorry, *_) = split_note(sentence)
         if not part.text:
             return await self.send(replace(part, text=sorry.text, file=None), target)
         await self.send(sorry, replace(target, key=f"{target.key[:-1]}x"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from choir_common.clients.control import ControlClient
+from choir_common.i18n import _
 from choir_common.wire.messages import ButtonPress, DmBinding, HistoryRequest, OutboundMessage
 from choir_gateway.channels.email.choices import UnclearChoice, find_choice, looks_like_choice
 from choir_gateway.channels.email.mail_parser import ParsedMail
@@ -18,7 +19,7 @@ from choir_gateway.channels.email.message_ids import (
     short_id,
 )
 
-ENDED = "This question has ended; nothing was decided."
+ENDED = _("This question has ended; nothing was decided.")
 
 
 class Outcome(Enum):
@@ -66,9 +67,9 @@ class QuestionAnswerer:
                 return ReplyResult(Outcome.MESSAGE)
             case UnclearChoice.MORE_TEXT:
                 # The text may be for the agent.
-                return ReplyResult(Outcome.MESSAGE, f"Nothing was decided. {choice.value}")
+                return ReplyResult(Outcome.MESSAGE, choice.value)
             case UnclearChoice.NO_SUCH_CHOICE:
-                return ReplyResult(Outcome.HANDLED, f"Nothing was decided. {choice.value}")
+                return ReplyResult(Outcome.HANDLED, choice.value)
             case button:
                 response = await self._control.press(
                     ButtonPress(
@@ -81,7 +82,9 @@ class QuestionAnswerer:
                         callback_id=mail_id,
                     )
                 )
-                note = f"Your answer was {button.label!r}. {response.answer}"
+                note = _("Your answer was {label!r}. {result}").format(
+                    label=button.label, result=response.answer
+                )
                 return ReplyResult(Outcome.HANDLED, note, short_id(question_id))
 
     async def _find_question(self, message_id: str, dm: DmBinding) -> OutboundMessage | None:

@@ -4,29 +4,39 @@ import re
 from collections.abc import Sequence
 from enum import Enum
 
+from choir_common.i18n import Message, _, join
 from choir_common.wire.attachments import Button
+from choir_common.wire.button_labels import APPROVE, ONCE, REJECT, in_all_languages
 
 # What people write instead of the labels of an approval.
-SYNONYMS: dict[str, tuple[str, ...]] = {"yes": ("approve", "once"), "no": ("reject",)}
+_YES = frozenset(it.casefold() for label in (APPROVE, ONCE) for it in in_all_languages(label))
+_NO = frozenset(it.casefold() for it in in_all_languages(REJECT))
+SYNONYMS: dict[str, frozenset[str]] = {"yes": _YES, "ja": _YES, "no": _NO, "nein": _NO}
 _NUMBER = re.compile(r"[(#]?(\d{1,2})[.)]?")
+
+
+BY_NUMBER = _("To choose, reply to this mail with the number alone.")
+BY_WORD = _("To choose, reply to this mail with the number alone, or yes or no.")
 
 
 class UnclearChoice(Enum):
     """Why a reply that begins like a choice chooses nothing."""
 
-    MORE_TEXT = (
-        "It contains more than the choice. Reply with the number alone, without a signature."
+    MORE_TEXT = _(
+        "Nothing was decided. It contains more than the choice. Reply with the number alone, without a "
+        "signature."
     )
-    NO_SUCH_CHOICE = "There is no such choice. Reply with one of the numbers."
+    NO_SUCH_CHOICE = _(
+        "Nothing was decided. There is no such choice. Reply with one of the numbers."
+    )
 
 
-def list_choices(buttons: Sequence[Button]) -> str:
+def list_choices(buttons: Sequence[Button]) -> Message:
     """Return the choices with their numbers, and how to choose."""
     lines = [f"{number}  {button.label}" for number, button in enumerate(buttons, start=1)]
     labels = {button.label.casefold() for button in buttons}
-    words = [word for word, meanings in SYNONYMS.items() if labels.intersection(meanings)]
-    also = f", or {' or '.join(words)}" if len(words) == len(SYNONYMS) else ""
-    return "\n".join([*lines, f"To choose, reply to this mail with the number alone{also}."])
+    is_decision = all(labels.intersection(meanings) for meanings in (_YES, _NO))
+    return join("\n", [*lines, BY_WORD if is_decision else BY_NUMBER])
 
 
 def find_choice(text: str, buttons: Sequence[Button]) -> Button | UnclearChoice | None:

@@ -9,6 +9,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import format_datetime
 
+from choir_common.i18n import ENGLISH, translate
 from choir_common.mail.smtp import OutgoingMessage
 from choir_common.mail.text import one_line
 from choir_common.wire.attachments import ANY_MIME
@@ -20,8 +21,8 @@ from choir_gateway.channels.email.rendering import to_mail_html, to_mail_text
 from choir_gateway.channels.email.threads import ThreadMail
 from choir_gateway.channels.formatting.markdown import parse_markdown
 from choir_gateway.channels.formatting.styled import Styled, make_own, make_plain
+from choir_gateway.channels.labels import repeated_label
 
-REPEATED_LABEL = "(possibly repeated)"
 CHOIR_NAME = "Choir"
 MAX_SUBJECT = 70
 MAX_FILE_NAME = 120
@@ -51,6 +52,8 @@ class MailDraft:
     parent: ThreadMail | None = None
     """The mail that it answers."""
     files: tuple[FileContent, ...] = ()
+    language: str = ENGLISH
+    """That of the note about a repetition."""
     is_repeated: bool = False
     """Whether an earlier mail with this Message-ID may have arrived."""
 
@@ -82,7 +85,7 @@ def draft_message(
     """Return the mail of an outbound message, with the texts of `more` messages below it."""
     texts = [_styled(it) for it in (message, *more)]
     if message.buttons:
-        texts.append(make_plain(list_choices(message.buttons)))
+        texts.append(make_plain(translate(list_choices(message.buttons), message.language)))
     texts += [make_plain(problem) for problem in problems]
     # The name is the one thing in a mail that an agent cannot write.
     name = CHOIR_NAME if message.session_id is None else f"{message.agent_id} ({CHOIR_NAME})"
@@ -92,6 +95,7 @@ def draft_message(
         texts=tuple(texts),
         parent=parent,
         files=tuple(files),
+        language=message.language,
         is_repeated=message.maybe_repeated,
     )
 
@@ -116,7 +120,7 @@ def compose_mail(draft: MailDraft, *, address: str, recipient: str) -> OutgoingM
     # Machines do not answer such mail (RFC 3834); the second header is what Exchange reads.
     mail["Auto-Submitted"] = "auto-replied" if draft.parent else "auto-generated"
     mail["X-Auto-Response-Suppress"] = "All"
-    label = (make_plain(REPEATED_LABEL),) if draft.is_repeated else ()
+    label = (make_plain(repeated_label(draft.language)),) if draft.is_repeated else ()
     texts = (*label, *draft.texts)
     text = "\n\n".join(filter(None, (to_mail_text(it).rstrip() for it in texts)))
     mail.set_content(_storable(text))

@@ -12,6 +12,7 @@ import structlog
 from imap_tools.message import MailMessage
 
 from choir_common.clients.control import ControlClient
+from choir_common.i18n import _, translate
 from choir_common.wire.attachments import MAX_FILES, Attachment
 from choir_common.wire.messages import MAX_QUOTE, DmBinding, InboundMessage, QuotedMessage
 from choir_gateway.channels.acceptance import repeat_until_accepted
@@ -34,10 +35,9 @@ log = structlog.get_logger("choir.gateway.email")
 
 MAX_MAIL_BYTES = 30_000_000
 MAX_QUOTED_CHARS = 300
-TOO_LARGE_TEXT = (
-    f"Your mail was not read: it is larger than {MAX_MAIL_BYTES // 1_000_000} MB. Send the files in "
-    "several mails."
-)
+TOO_LARGE_TEXT = _(
+    "Your mail was not read: it is larger than {mb} MB. Send the files in several mails."
+).format(mb=MAX_MAIL_BYTES // 1_000_000)
 
 
 class MailReceiver:
@@ -79,7 +79,7 @@ class MailReceiver:
         if size <= MAX_MAIL_BYTES:
             return False
         log.warning("mail too large", gateway=self._gateway, dm=dm.name, bytes=size)
-        self._notes.add(dm, TOO_LARGE_TEXT)
+        self._notes.add(dm, translate(TOO_LARGE_TEXT, dm.language))
         return True
 
     async def accept(self, message: MailMessage, dm: DmBinding, mail_id: str) -> None:
@@ -93,7 +93,7 @@ class MailReceiver:
         if mail.message_id:
             await self._threads.add(dm.name, mail_id, thread_mail)
         if result is not None and result.note:
-            self._notes.add(dm, result.note, question=result.question)
+            self._notes.add(dm, translate(result.note, dm.language), question=result.question)
         if result is None or result.outcome is Outcome.HANDLED:
             return
         content = await self._make_message(mail, dm, mail_id)

@@ -12,6 +12,7 @@ import structlog
 
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _, translate
 from choir_common.keyed_lock import KeyedLock
 from choir_common.mail.account import MailAccount
 from choir_common.mail.errors import MailError
@@ -30,6 +31,7 @@ from choir_gateway.channels.email.message_ids import make_message_id, make_note_
 from choir_gateway.channels.email.notices import NoticeCombiner
 from choir_gateway.channels.email.threads import ThreadMail, ThreadState, ThreadStore
 from choir_gateway.channels.file_transfer import RefusedError, fetch_file
+from choir_gateway.channels.labels import describe_lost_file
 
 log = structlog.get_logger("choir.gateway.email")
 
@@ -37,7 +39,10 @@ log = structlog.get_logger("choir.gateway.email")
 SEND_TIMEOUT_S = 50.0
 MAX_FILES_BYTES = 18_000_000
 """All files of a mail; most servers refuse mail above 25 MB, and base64 adds a third."""
-LIMIT_TEXT = f"a mail takes files of up to {MAX_FILES_BYTES // 1_000_000} MB in total"
+LIMIT_TEXT = _("a mail takes files of up to {mb} MB in total").format(
+    mb=MAX_FILES_BYTES // 1_000_000
+)
+TOO_LARGE = _("The files {names} could not be sent: the mail is too large for the server.")
 OPERATOR_PAUSE_S = 300.0
 """After errors that only a person can correct, such as a wrong password."""
 LATER_PAUSE_S = 60.0
@@ -127,7 +132,7 @@ class EmailSender:
             if not draft.files:
                 raise
             names = ", ".join(file.name for file in draft.files)
-            sentence = f"The files {names} could not be sent: the mail is too large for the server."
+            sentence = translate(TOO_LARGE.format(names=names), draft.language)
             log.warning("files not sent", dm=dm, reason=refusal.text)
             await self._send(draft.without_files(sentence), dm, user_id)
 
@@ -163,9 +168,8 @@ class EmailSender:
                 ) as spool:
                     content = await asyncio.to_thread(_read, spool)
             except RefusedError as refusal:
-                problems.append(
-                    f"The file {it.name} could not be sent: {refusal.text.rstrip('.')}."
-                )
+                sentence = describe_lost_file(it, refusal.text)
+                problems.append(translate(sentence, message.language))
             else:
                 room -= len(content)
                 files.append(FileContent(it.name, it.mime, content))

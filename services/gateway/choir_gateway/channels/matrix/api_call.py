@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import httpx2
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.file_transfer import RefusedError
 from choir_gateway.channels.matrix.client import MatrixClient, MatrixError
@@ -70,7 +71,7 @@ def translate_error(error: MatrixError) -> RefusedError | Unavailable:
     if is_operators(error):
         return Unavailable(describe_error(error))
     if error.code == "M_TOO_LARGE" or error.status == 413:
-        return RefusedError("it is larger than the homeserver allows")
+        return RefusedError(_("it is larger than the homeserver allows"))
     return RefusedError(f"The homeserver refuses: {error.text}", blocks_user=error.status == 403)
 
 

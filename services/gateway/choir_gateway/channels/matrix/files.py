@@ -10,6 +10,7 @@ import structlog
 
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.attachments import Attachment
 from choir_gateway.channels.file_transfer import RefusedError, fetch_file, stream_file
 from choir_gateway.channels.matrix.api_call import call_matrix
@@ -67,7 +68,9 @@ class FileUploader:
             outbox_id,
             attachment,
             max_bytes=max_bytes,
-            limit=f"the homeserver limits uploads to {_describe_size(max_bytes)}",
+            limit=_("the homeserver limits uploads to {size}").format(
+                size=_describe_size(max_bytes)
+            ),
         )
 
     async def _limit(self, deadline: float) -> int:

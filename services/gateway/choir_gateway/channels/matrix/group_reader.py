@@ -6,6 +6,7 @@ and numbers decide nothing here: no question is asked in a group.
 
 from dataclasses import dataclass
 
+from choir_common.i18n import ENGLISH
 from choir_common.wire.messages import DmBinding, InboundMessage, QuotedMessage
 from choir_common.wire.speakers import GroupMember
 from choir_gateway.channels.interface import ConversationDirectory
@@ -68,7 +69,8 @@ class GroupReader:
         if event.type == REDACTION:
             return self._read_redaction(room_id, event)
         if event.type == ENCRYPTED:
-            await self._encryption.warn_group(room_id)
+            dm = self._conversations.find_group(self._gateway, room_id)
+            await self._encryption.warn_group(room_id, dm.language if dm else ENGLISH)
         return None
 
     async def _read_message(self, room_id: str, event: MatrixEvent) -> MatrixGroupMessage | None:

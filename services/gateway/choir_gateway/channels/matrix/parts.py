@@ -8,11 +8,11 @@ from choir_common.wire.messages import OutboundMessage
 from choir_gateway.channels.choices import Choices
 from choir_gateway.channels.formatting.markdown import parse_markdown
 from choir_gateway.channels.formatting.styled import Styled, TextRun, make_own, make_plain
+from choir_gateway.channels.labels import LABEL_ROOM, repeated_label
 from choir_gateway.channels.matrix.rendering import LIMIT, split_styled
 
-REPEATED_LABEL = "(possibly repeated) "
 MAX_CHOICES_TEXT = 400
-TEXT_LIMIT = LIMIT - len(REPEATED_LABEL) - MAX_CHOICES_TEXT
+TEXT_LIMIT = LIMIT - LABEL_ROOM - MAX_CHOICES_TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,16 @@ def make_card_part(text: str) -> MatrixMessagePart:
     return MatrixMessagePart(split_styled(make_plain(text))[0], is_notice=True)
 
 
-def label_repeated(part: MatrixMessagePart) -> MatrixMessagePart:
+def label_repeated(part: MatrixMessagePart, language: str) -> MatrixMessagePart:
     """Return the part with a note that the user may have received it before."""
-    return replace(part, styled=(TextRun(REPEATED_LABEL), *part.styled))
+    return replace(part, styled=(TextRun(f"{repeated_label(language)} "), *part.styled))
 
 
-def add_choices(part: MatrixMessagePart, choices: Choices) -> MatrixMessagePart:
+def add_choices(part: MatrixMessagePart, choices: Choices, language: str) -> MatrixMessagePart:
     """Return the question with the lines that say how to answer."""
     text = part.styled[-1].text if part.styled else ""
     gap = "\n" if text.endswith("\n") else "\n\n"
-    return replace(part, styled=(*part.styled, TextRun(f"{gap}{choices.describe()}")))
+    return replace(part, styled=(*part.styled, TextRun(f"{gap}{choices.describe(language)}")))
 
 
 def _style(message: OutboundMessage) -> Styled:

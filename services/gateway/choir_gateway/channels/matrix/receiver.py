@@ -156,7 +156,7 @@ class MatrixEventReceiver:
             if button is not None:
                 await self._inbox.press(room_id, event, dm, button=button)
         elif event.type == ENCRYPTED:
-            await self._encryption.warn(room_id, dm.user_id)
+            await self._encryption.warn(room_id, dm.user_id, dm.language)
         elif event.type == REDACTION:
             target = redaction_target(event)
             if target is not None and self._store.find_place(target) is not None:

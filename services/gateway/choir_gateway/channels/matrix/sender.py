@@ -12,7 +12,7 @@ from choir_common.errors import OutcomeUnknown
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.model import JsonObject
-from choir_gateway.channels.delivery import PartTarget, UploadBrokenError, describe_lost_file
+from choir_gateway.channels.delivery import PartTarget, UploadBrokenError
 from choir_gateway.channels.matrix.addresses import is_address, parse_group, parse_message_id
 from choir_gateway.channels.matrix.files import FileUploader
 from choir_gateway.channels.matrix.message_calls import MatrixMessageCalls, hash_key, make_relation
@@ -72,9 +72,9 @@ class MatrixPartSender:
         """Return the parts of a note."""
         return split_note(text)
 
-    def label(self, part: MatrixMessagePart) -> MatrixMessagePart:
+    def label(self, part: MatrixMessagePart, language: str) -> MatrixMessagePart:
         """Return the part with a label."""
-        return label_repeated(part)
+        return label_repeated(part, language)
 
     def file_of(self, part: MatrixMessagePart) -> Attachment | None:
         """Return the file of a part."""
@@ -132,9 +132,11 @@ class MatrixPartSender:
         if part.buttons:
             await self._questions.note_sent(target.key, message_id)
 
-    async def report_lost_file(self, part: MatrixMessagePart, target: PartTarget, why: str) -> str:
+    async def report_lost_file(
+        self, part: MatrixMessagePart, target: PartTarget, sentence: str
+    ) -> str:
         """Send a sentence about a file, and the text of its part."""
-        (note, *_) = split_note(describe_lost_file(part.file, why))
+        (note, *_) = split_note(sentence)
         sorry = replace(note, is_notice=False)
         event_id = await self.send(sorry, replace(target, key=hash_key(target.key, "lost file")))
         return await self.send(replace(part, file=None), target) if part.styled else event_id
@@ -143,7 +145,7 @@ class MatrixPartSender:
         self, part: MatrixMessagePart, target: PartTarget, room_id: str
     ) -> MatrixMessagePart:
         choices = await self._questions.open(target.key, target.user_id, room_id, part.buttons)
-        return add_choices(part, choices)
+        return add_choices(part, choices, target.language)
 
     async def _send(
         self,

@@ -7,6 +7,7 @@ CAPTCHA to solve.
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_gateway.channels.file_transfer import RefusedError
 
 LIMIT_PAUSE_S = 60.0
@@ -64,7 +65,7 @@ def interpret(status: int, body: ErrorBody, number: str) -> Exception:
             retry_after_s=OPERATOR_PAUSE_S,
         )
     if status == 413:
-        return RefusedError("the server of signal-cli-rest-api refuses a request of this size")
+        return RefusedError(_("the server of signal-cli-rest-api refuses a request of this size"))
     if status in (502, 503, 504):
         return Unavailable(
             f"signal-cli-rest-api is not ready (status {status}).", retry_after_s=BUSY_PAUSE_S
@@ -99,7 +100,7 @@ def _interpret_sentence(text: str, number: str) -> Exception:
             retry_after_s=OPERATOR_PAUSE_S,
         )
     if any(it in words for it in UNREGISTERED):
-        return RefusedError("this person is not registered on Signal", blocks_user=True)
+        return RefusedError(_("this person is not registered on Signal"), blocks_user=True)
     if any(it in words for it in NO_GROUP):
         return RefusedError(
             f"the account is not in this group, or there is no such group: {text}", blocks_user=True

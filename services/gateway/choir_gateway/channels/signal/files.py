@@ -16,6 +16,7 @@ import httpx2
 
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import NotFound
+from choir_common.i18n import _
 from choir_common.wire.attachments import ANY_MIME, Attachment
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.file_transfer import RefusedError, fetch_file, stream_file
@@ -62,11 +63,11 @@ async def fetch_upload(
         outbox_id,
         attachment,
         max_bytes=MAX_MB * 1_000_000,
-        limit=f"Signal limits files to {MAX_MB} MB",
+        limit=_("Signal limits files to {mb} MB").format(mb=MAX_MB),
     ) as spool:
         size = spool.tell()
         if size == 0:
-            raise RefusedError("it is empty")
+            raise RefusedError(_("it is empty"))
         mime = attachment.mime if MIME.fullmatch(attachment.mime) else ANY_MIME
         yield SignalUpload(clean_name(attachment.name), mime, spool, size)
 

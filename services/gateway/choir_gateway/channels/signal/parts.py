@@ -8,11 +8,11 @@ from choir_common.wire.messages import OutboundMessage
 from choir_gateway.channels.choices import Choices
 from choir_gateway.channels.formatting.markdown import parse_markdown
 from choir_gateway.channels.formatting.styled import Styled, TextRun, make_own, make_plain
+from choir_gateway.channels.labels import LABEL_ROOM, repeated_label
 from choir_gateway.channels.signal.rendering import LIMIT, split_styled
 
-REPEATED_LABEL = "(possibly repeated) "
 MAX_CHOICES_TEXT = 400
-TEXT_LIMIT = LIMIT - len(REPEATED_LABEL)
+TEXT_LIMIT = LIMIT - LABEL_ROOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,18 @@ def make_card_part(text: str) -> SignalMessagePart:
     return SignalMessagePart(split_styled(make_plain(text))[0])
 
 
-def label_repeated(part: SignalMessagePart) -> SignalMessagePart:
+def label_repeated(part: SignalMessagePart, language: str) -> SignalMessagePart:
     """Return the part with a note that the user may have received it before."""
     is_own = any(mark.tag == "blockquote" for run in part.styled[:1] for mark in run.marks)
-    label = REPEATED_LABEL.rstrip() + "\n" if is_own else REPEATED_LABEL
+    label = repeated_label(language) + ("\n" if is_own else " ")
     return replace(part, styled=(TextRun(label), *part.styled))
 
 
-def add_choices(part: SignalMessagePart, choices: Choices) -> SignalMessagePart:
+def add_choices(part: SignalMessagePart, choices: Choices, language: str) -> SignalMessagePart:
     """Return the question with the lines that say how to answer."""
     text = part.styled[-1].text if part.styled else ""
     gap = "\n" if text.endswith("\n") else "\n\n"
-    return replace(part, styled=(*part.styled, TextRun(f"{gap}{choices.describe()}")))
+    return replace(part, styled=(*part.styled, TextRun(f"{gap}{choices.describe(language)}")))
 
 
 def _style(message: OutboundMessage) -> Styled:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from choir_common.clients.control import ControlClient
 from choir_common.errors import ChoirError
+from choir_common.i18n import _, translate
 from choir_common.wire.attachments import Button
 from choir_common.wire.channel_config import ExpiringMessages
 from choir_common.wire.messages import ButtonPress, DmBinding, InboundMessage, QuotedMessage
@@ -51,9 +52,13 @@ from choir_gateway.channels.strangers import Stranger, StrangerReplies
 log = structlog.get_logger("choir.gateway.signal")
 
 MAX_UNKNOWN_GROUPS = 100
-EXPIRING_NOTE = (
+EXPIRING_NOTE = _(
     "Disappearing messages are on in this chat. Choir keeps what it reads, so your message was not read. "
     "Turn them off to talk here."
+)
+GAP_NOTE = _(
+    "Choir was not connected to Signal from {since} to {until} UTC. What you wrote then may not have "
+    "arrived, even if Signal shows it as delivered. If nothing answers it, send it again."
 )
 
 
@@ -130,15 +135,11 @@ class SignalReceiver:
     def report_gap(self, since: datetime, until: datetime) -> None:
         """Tell the people who wrote lately that messages may be lost."""
         log.warning("not connected", gateway=self._gateway, since=since, until=until)
-        period = f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
+        gap = GAP_NOTE.format(since=f"{since:%Y-%m-%d %H:%M}", until=f"{until:%Y-%m-%d %H:%M}")
         for address in self._store.recent_addresses(until):
             dm = self._conversations.find(self._gateway, address)
             if dm is not None:
-                self._notes.add(
-                    address,
-                    f"Choir was not connected to Signal from {period}. What you wrote then may not have "
-                    "arrived, even if Signal shows it as delivered. If nothing answers it, send it again.",
-                )
+                self._notes.add(address, translate(gap, dm.language))
 
     def _parse(self, text: str) -> ReceivedFrame | None:
         try:
@@ -235,7 +236,7 @@ class SignalReceiver:
             if self._is_handled(source.first):
                 await self._accept(parse_deletion(content, source), source)
         elif content.has_content and content.expires_in_seconds and self._expiring == "refuse":
-            self._notes.add(source.dm.address, EXPIRING_NOTE)
+            self._notes.add(source.dm.address, translate(EXPIRING_NOTE, source.dm.language))
         elif content.has_content:
             await self._take_message(content, source)
         await self._store.note_handled(source.update_id, source.dm.user_id)

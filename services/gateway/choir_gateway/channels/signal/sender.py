@@ -7,7 +7,7 @@ from typing import ClassVar
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
-from choir_gateway.channels.delivery import PartTarget, describe_lost_file
+from choir_gateway.channels.delivery import PartTarget
 from choir_gateway.channels.signal.addresses import is_address
 from choir_gateway.channels.signal.files import fetch_upload
 from choir_gateway.channels.signal.message_calls import SignalMessageCalls
@@ -55,9 +55,9 @@ class SignalPartSender:
         """Return the parts of a note."""
         return split_note(text)
 
-    def label(self, part: SignalMessagePart) -> SignalMessagePart:
+    def label(self, part: SignalMessagePart, language: str) -> SignalMessagePart:
         """Return the part with a label."""
-        return label_repeated(part)
+        return label_repeated(part, language)
 
     def file_of(self, part: SignalMessagePart) -> Attachment | None:
         """Return the file of a part."""
@@ -72,7 +72,7 @@ class SignalPartSender:
         choices = None
         if part.buttons:
             choices = await self._questions.open(target.key, target.user_id, part.buttons)
-            part = add_choices(part, choices)
+            part = add_choices(part, choices, target.language)
         message_id = await self._calls.send(
             target.user_id, part, deadline=target.deadline, reply_to=_reply_target(target)
         )
@@ -103,14 +103,16 @@ class SignalPartSender:
         await self._questions.close(message_id)
         if part.buttons:
             choices = await self._questions.open(target.key, target.user_id, part.buttons)
-            part = add_choices(part, choices)
+            part = add_choices(part, choices, target.language)
         await self._calls.edit(target.user_id, message_id, part, deadline=target.deadline)
         if part.buttons:
             await self._questions.note_sent(target.key, message_id)
 
-    async def report_lost_file(self, part: SignalMessagePart, target: PartTarget, why: str) -> str:
+    async def report_lost_file(
+        self, part: SignalMessagePart, target: PartTarget, sentence: str
+    ) -> str:
         """Send a sentence about a file instead of it, with its text."""
-        (sorry, *_) = split_note(f"{describe_lost_file(part.file, why)}\n")
+        (sorry, *_) = split_note(f"{sentence}\n")
         return await self.send(replace(sorry, styled=(*sorry.styled, *part.styled)), target)
 
 

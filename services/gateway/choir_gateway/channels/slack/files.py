@@ -9,6 +9,7 @@ import httpx2
 
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.attachments import Attachment
 from choir_gateway.channels.file_transfer import RefusedError, fetch_file, stream_file
 from choir_gateway.channels.slack.client import SlackClient
@@ -69,8 +70,8 @@ async def fetch_upload(
         outbox_id,
         attachment,
         max_bytes=MAX_UPLOAD_MIB * 1024 * 1024,
-        limit=f"Slack limits files to {MAX_UPLOAD_MIB} MiB",
+        limit=_("Slack limits files to {mib} MiB").format(mib=MAX_UPLOAD_MIB),
     ) as spool:
         if spool.tell() == 0:
-            raise RefusedError("it is empty")
+            raise RefusedError(_("it is empty"))
         yield spool

@@ -8,11 +8,11 @@ from choir_common.wire.messages import OutboundMessage
 from choir_gateway.channels.formatting.chunks import split_text
 from choir_gateway.channels.formatting.markdown import parse_markdown
 from choir_gateway.channels.formatting.styled import Styled, TextRun, make_own, make_plain
+from choir_gateway.channels.labels import LABEL_ROOM, repeated_label
 
 LIMIT = 3_900
 """Slack recommends at most 4,000 characters, and cuts a text at 40,000."""
-REPEATED_LABEL = "(possibly repeated) "
-TEXT_LIMIT = LIMIT - len(REPEATED_LABEL)
+TEXT_LIMIT = LIMIT - LABEL_ROOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ def make_card_part(text: str) -> SlackMessagePart:
     return SlackMessagePart(split_text(make_plain(text), LIMIT)[0])
 
 
-def label_repeated(part: SlackMessagePart) -> SlackMessagePart:
+def label_repeated(part: SlackMessagePart, language: str) -> SlackMessagePart:
     """Return the part with a note that the user may have received it before."""
-    return replace(part, styled=(TextRun(REPEATED_LABEL), *part.styled))
+    return replace(part, styled=(TextRun(f"{repeated_label(language)} "), *part.styled))
 
 
 def _styled(message: OutboundMessage) -> Styled:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
-from choir_gateway.channels.delivery import PartTarget, describe_lost_file
+from choir_gateway.channels.delivery import PartTarget
 from choir_gateway.channels.slack.addresses import parse_group, parse_message_id
 from choir_gateway.channels.slack.files import fetch_upload
 from choir_gateway.channels.slack.message_calls import SlackMessageCalls, SlackThread
@@ -55,9 +55,9 @@ class SlackPartSender:
         """Return the parts of a note."""
         return split_note(text)
 
-    def label(self, part: SlackMessagePart) -> SlackMessagePart:
+    def label(self, part: SlackMessagePart, language: str) -> SlackMessagePart:
         """Return the part with a label; a file has no text for one."""
-        return part if part.file is not None else label_repeated(part)
+        return part if part.file is not None else label_repeated(part, language)
 
     def file_of(self, part: SlackMessagePart) -> Attachment | None:
         """Return the file of a part."""
@@ -93,9 +93,11 @@ class SlackPartSender:
         """Edit a message; raises as `SlackMessageCalls.edit`."""
         await self._calls.edit(target.user_id, message_id, part, deadline=target.deadline)
 
-    async def report_lost_file(self, part: SlackMessagePart, target: PartTarget, why: str) -> str:
+    async def report_lost_file(
+        self, part: SlackMessagePart, target: PartTarget, sentence: str
+    ) -> str:
         """Send a sentence about a file instead of it."""
-        (sorry, *_) = split_note(describe_lost_file(part.file, why))
+        (sorry, *_) = split_note(sentence)
         return await self.send(replace(sorry, buttons=part.buttons), target)
 
     def _thread(self, target: PartTarget) -> SlackThread | None:

@@ -22,6 +22,7 @@ from telegram.error import (
 )
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_gateway.channels.file_transfer import RefusedError
 
 # Five at once, then 25 a second: at most 30 in any second.
@@ -110,7 +111,7 @@ async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: floa
             ) from error
         except NetworkError as error:
             if "too large" in error.message.lower():
-                raise RefusedError("it is larger than Telegram allows") from error
+                raise RefusedError(_("it is larger than Telegram allows")) from error
             raise _unsent_or_unknown(error) from error
         except TelegramError as error:
             raise Unavailable(f"Telegram refuses temporarily: {error.message}") from error

@@ -11,6 +11,7 @@ from telegram.error import BadRequest, InvalidToken, RetryAfter, TelegramError
 
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import NotFound, RateLimited, TooLarge, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.attachments import Attachment, AttachmentKind
 from choir_gateway.channels.file_transfer import RefusedError, fetch_file, stream_file
 from choir_gateway.channels.formatting.styled import Styled
@@ -66,10 +67,10 @@ async def fetch_upload(
         outbox_id,
         attachment,
         max_bytes=FileSizeLimit.FILESIZE_UPLOAD,
-        limit="Telegram limits bot uploads to 50 MB",
+        limit=_("Telegram limits bot uploads to 50 MB"),
     ) as spool:
         if spool.tell() == 0:
-            raise RefusedError("it is empty")
+            raise RefusedError(_("it is empty"))
         yield spool
 
 

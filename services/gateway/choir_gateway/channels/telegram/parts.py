@@ -14,9 +14,8 @@ from choir_gateway.channels.formatting.styled import (
     make_plain,
     plain_text,
 )
+from choir_gateway.channels.labels import LABEL_ROOM, repeated_label
 from choir_gateway.channels.telegram.html import CAPTION_LIMIT, LIMIT
-
-REPEATED_LABEL = "(possibly repeated) "
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +41,22 @@ def split_message(message: OutboundMessage) -> Sequence[MessagePart]:
     """Return the parts of a message in order; a short text with a single file becomes its caption."""
     styled = _styled(message)
     files = [FilePart(attachment) for attachment in message.attachments]
-    fits = utf16_length(plain_text(styled)) <= CAPTION_LIMIT - len(REPEATED_LABEL)
+    fits = utf16_length(plain_text(styled)) <= CAPTION_LIMIT - LABEL_ROOM
     if len(files) == 1 and fits and not message.buttons and message.edits is None:
         return (replace(files[0], caption=styled),)
-    texts = [TextPart(text) for text in split_text(styled, LIMIT - len(REPEATED_LABEL))]
+    texts = [TextPart(text) for text in split_text(styled, LIMIT - LABEL_ROOM)]
     if texts and message.buttons:
         texts[-1] = replace(texts[-1], buttons=message.buttons)
     return (*texts, *files)
 
 
-def label_repeated(part: MessagePart) -> MessagePart:
+def label_repeated(part: MessagePart, language: str) -> MessagePart:
     """Return the part with a note that the user may have received it before."""
     match part:
         case TextPart(styled):
-            return replace(part, styled=(TextRun(REPEATED_LABEL), *styled))
+            return replace(part, styled=(TextRun(f"{repeated_label(language)} "), *styled))
         case FilePart(_, caption):
-            return replace(part, caption=(TextRun(REPEATED_LABEL), *caption))
+            return replace(part, caption=(TextRun(f"{repeated_label(language)} "), *caption))
 
 
 def _styled(message: OutboundMessage) -> Styled:

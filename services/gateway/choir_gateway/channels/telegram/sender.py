@@ -9,10 +9,11 @@ from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParam
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.wire.attachments import Attachment, AttachmentKind, Button
 from choir_common.wire.messages import OutboundMessage
-from choir_gateway.channels.delivery import PartTarget, describe_lost_file
+from choir_gateway.channels.delivery import PartTarget
 from choir_gateway.channels.file_transfer import RefusedError
 from choir_gateway.channels.formatting.chunks import split_text
 from choir_gateway.channels.formatting.styled import make_own, plain_text
+from choir_gateway.channels.labels import LABEL_ROOM
 from choir_gateway.channels.telegram.addresses import (
     ChatAddress,
     chat_of,
@@ -28,7 +29,6 @@ from choir_gateway.channels.telegram.api_call import (
 from choir_gateway.channels.telegram.files import fetch_upload, upload_file
 from choir_gateway.channels.telegram.html import LIMIT, to_html
 from choir_gateway.channels.telegram.parts import (
-    REPEATED_LABEL,
     FilePart,
     MessagePart,
     TextPart,
@@ -67,12 +67,12 @@ class TelegramPartSender:
 
     def split_note(self, text: str) -> Sequence[MessagePart]:
         """Return the parts of a note."""
-        limit = LIMIT - len(REPEATED_LABEL)
+        limit = LIMIT - LABEL_ROOM
         return [TextPart(part) for part in split_text(make_own(text), limit)]
 
-    def label(self, part: MessagePart) -> MessagePart:
+    def label(self, part: MessagePart, language: str) -> MessagePart:
         """Return the part with a label."""
-        return label_repeated(part)
+        return label_repeated(part, language)
 
     def file_of(self, part: MessagePart) -> Attachment | None:
         """Return the file of a part."""
@@ -148,10 +148,12 @@ class TelegramPartSender:
                     log.info("sent as a document", outbox_id=target.outbox_id, error=refusal.text)
             return await self._call(call("document"), target)
 
-    async def report_lost_file(self, part: MessagePart, target: PartTarget, why: str) -> str | None:
+    async def report_lost_file(
+        self, part: MessagePart, target: PartTarget, sentence: str
+    ) -> str | None:
         """Send a sentence about a file instead of it, with its caption."""
         caption = part.caption if isinstance(part, FilePart) else ()
-        sorry = make_own(f"{describe_lost_file(self.file_of(part), why)}\n")
+        sorry = make_own(f"{sentence}\n")
         return await self.send(TextPart((*sorry, *caption)), target)
 
     async def _styled_or_plain(

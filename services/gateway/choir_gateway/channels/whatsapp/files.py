@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from choir_common.clients.control import OutboxFilesClient
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.file_transfer import RefusedError, fetch_file, stream_file
 from choir_gateway.channels.whatsapp.cloud_api import CloudApi, Upload
@@ -91,22 +92,24 @@ async def fetch_upload(
     files: OutboxFilesClient, outbox_id: int, part: FileMessagePart
 ) -> AsyncIterator[tuple[OutgoingFile, Upload]]:
     """Yield an agent's file as WhatsApp takes it; raises as `fetch_file`, RefusedError for others."""
-    limit = f"WhatsApp limits files to {MAX_DOCUMENT_MB} MB"
+    limit = _("WhatsApp limits files to {mb} MB").format(mb=MAX_DOCUMENT_MB)
     async with fetch_file(
         files, outbox_id, part.attachment, max_bytes=MAX_DOCUMENT_MB * MB, limit=limit
     ) as spool:
         size = spool.tell()
         if size == 0:
-            raise RefusedError("it is empty")
+            raise RefusedError(_("it is empty"))
         file = _classify(part, spool)
         if size > file.media.max_mb * MB:
-            raise RefusedError(f"WhatsApp limits a file of this kind to {file.media.max_mb} MB")
+            raise RefusedError(
+                _("WhatsApp limits a file of this kind to {mb} MB").format(mb=file.media.max_mb)
+            )
         yield file, Upload(name=part.attachment.name, mime=file.mime, content=spool)
 
 
 def _classify(part: FileMessagePart, spool: IO[bytes]) -> OutgoingFile:
     """Choose how to send a file. Raises RefusedError if WhatsApp takes no such file."""
-    guessed, _ = mimetypes.guess_type(part.attachment.name)
+    guessed = mimetypes.guess_type(part.attachment.name)[0]
     for mime in (part.attachment.mime.partition(";")[0].strip(), guessed or ""):
         for media in MEDIA_TYPES:
             if mime in media.mimes:
@@ -115,7 +118,9 @@ def _classify(part: FileMessagePart, spool: IO[bytes]) -> OutgoingFile:
     if _is_text(spool):
         return OutgoingFile(part, DOCUMENT, PLAIN_TEXT)
     raise RefusedError(
-        "WhatsApp takes JPEG and PNG pictures, MP4 videos, audio, PDF, Office and text files only"
+        _(
+            "WhatsApp takes JPEG and PNG pictures, MP4 videos, audio, PDF, Office and text files only"
+        )
     )
 
 

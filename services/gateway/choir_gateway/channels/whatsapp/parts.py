@@ -5,18 +5,19 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
+from choir_common.i18n import ENGLISH, _, translate
 from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.formatting.markdown import parse_markdown
 from choir_gateway.channels.formatting.styled import Styled, make_own, make_plain
+from choir_gateway.channels.labels import LABEL_ROOM, repeated_label
 from choir_gateway.channels.whatsapp.rendering import BODY_LIMIT, LIMIT, split_rendered
 
-REPEATED_LABEL = "(possibly repeated) "
 MAX_REPLY_BUTTONS, MAX_BUTTON_TITLE = 3, 20
 MAX_ROWS, MAX_ROW_TITLE, MAX_ROW_DETAIL = 10, 24, 72
-LIST_BUTTON = "Choose"
-MORE_BUTTONS = "More choices:"
+LIST_BUTTON = _("Choose")
+MORE_BUTTONS = _("More choices:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,10 @@ def split_message(message: OutboundMessage) -> Sequence[MessagePart]:
         and files[0].attachment.kind not in {"voice", "audio"}
         and not message.buttons
     ):
-        captions = split_rendered(styled, BODY_LIMIT - len(REPEATED_LABEL))
+        captions = split_rendered(styled, BODY_LIMIT - LABEL_ROOM)
         if len(captions) <= 1:
             return (replace(files[0], caption="".join(captions)),)
-    return (*_split_texts(styled, message.buttons), *files)
+    return (*_split_texts(styled, message.buttons, message.language), *files)
 
 
 def split_note(text: str) -> Sequence[TextMessagePart]:
@@ -63,21 +64,21 @@ def make_card_part(text: str) -> TextMessagePart:
     return _split_texts(make_plain(text), ())[0]
 
 
-def label_repeated(part: MessagePart) -> MessagePart:
+def label_repeated(part: MessagePart, language: str) -> MessagePart:
     """Return the part with a note that the user may have received it before."""
     match part:
         case TextMessagePart(text):
             # A quotation is one only at the beginning of a line.
             gap = "\n" if text.startswith(">") else ""
-            return replace(part, text=f"{REPEATED_LABEL}{gap}{text}")
+            return replace(part, text=f"{repeated_label(language)} {gap}{text}")
         case FileMessagePart(attachment, caption) if attachment.kind not in {"voice", "audio"}:
-            return replace(part, caption=f"{REPEATED_LABEL}{caption}".rstrip())
+            return replace(part, caption=f"{repeated_label(language)} {caption}".rstrip())
         case _:
             # A recording has no caption; hearing it twice tells the same.
             return part
 
 
-def make_text_body(part: TextMessagePart) -> JsonObject:
+def make_text_body(part: TextMessagePart, language: str = ENGLISH) -> JsonObject:
     """Return the content of the call that sends a text."""
     if not part.buttons:
         # WhatsApp fetches an address to preview it, without a click; an agent's text must not cause that.
@@ -91,7 +92,8 @@ def make_text_body(part: TextMessagePart) -> JsonObject:
         ]
         return _interactive("button", part.text, {"buttons": replies})
     rows: list[JsonValue] = [_row(number, button) for number, button in enumerate(part.buttons, 1)]
-    return _interactive("list", part.text, {"button": LIST_BUTTON, "sections": [{"rows": rows}]})
+    action: JsonObject = {"button": translate(LIST_BUTTON, language), "sections": [{"rows": rows}]}
+    return _interactive("list", part.text, action)
 
 
 def _interactive(kind: str, text: str, action: JsonObject) -> JsonObject:
@@ -111,17 +113,20 @@ def _row(number: int, button: Button) -> JsonObject:
     return row
 
 
-def _split_texts(styled: Styled, buttons: tuple[Button, ...]) -> Sequence[TextMessagePart]:
-    texts = split_rendered(styled, LIMIT - len(REPEATED_LABEL) - 1)
+def _split_texts(
+    styled: Styled, buttons: tuple[Button, ...], language: str = ENGLISH
+) -> Sequence[TextMessagePart]:
+    texts = split_rendered(styled, LIMIT - LABEL_ROOM - 1)
     if not buttons:
         return [TextMessagePart(text) for text in texts]
-    limit = BODY_LIMIT - len(REPEATED_LABEL) - 1
+    limit = BODY_LIMIT - LABEL_ROOM - 1
     # A text with buttons is shorter; a longer one goes before them.
     short = texts if len(texts) == 1 and len(texts[0]) <= limit else split_rendered(styled, limit)
+    more = translate(MORE_BUTTONS, language)
     groups = [buttons[at : at + MAX_ROWS] for at in range(0, len(buttons), MAX_ROWS)]
-    parts = [TextMessagePart(text) for text in short or [MORE_BUTTONS]]
+    parts = [TextMessagePart(text) for text in short or [more]]
     parts[-1] = replace(parts[-1], buttons=groups[0])
-    return [*parts, *(TextMessagePart(MORE_BUTTONS, group) for group in groups[1:])]
+    return [*parts, *(TextMessagePart(more, group) for group in groups[1:])]
 
 
 def _styled(message: OutboundMessage) -> Styled:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from choir_common.clients.control import ControlClient
 from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.i18n import _, translate
 from choir_common.wire.messages import ButtonPress, DmBinding
 from choir_gateway.channels.acceptance import repeat_until_accepted
 from choir_gateway.channels.interface import ConversationDirectory
@@ -39,6 +40,11 @@ log = structlog.get_logger("choir.gateway.whatsapp")
 STORE_TIMEOUT_S = 10.0
 TAKEN = frozenset({"sent", "delivered", "read", "played"})
 FIELD = "messages"
+NOT_DELIVERED = _("WhatsApp could not deliver a message to you: {reason}.")
+WAITED = _(
+    "Messages have waited since {waited}: WhatsApp lets them through only within 24 hours after your last "
+    "message. They follow now."
+)
 
 
 class UpdateReceiver:
@@ -132,7 +138,7 @@ class UpdateReceiver:
             return
         if error.code == WINDOW_CLOSED:
             self._journal.close_window(dm.user_id)
-        self._notes.add(dm.user_id, f"WhatsApp could not deliver a message to you: {error.text}.")
+        self._notes.add(dm.user_id, translate(NOT_DELIVERED.format(reason=error.text), dm.language))
 
     async def _store(self, update: UserUpdate, value: NumberUpdate) -> None:
         if update.group_id is not None or update.type in IGNORED_TYPES:
@@ -153,8 +159,7 @@ class UpdateReceiver:
             waited = f"{since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
             self._notes.add(
                 dm.user_id,
-                f"Messages have waited since {waited}: WhatsApp lets them through only within 24 hours after "
-                "your last message. They follow now.",
+                translate(WAITED.format(waited=waited), dm.language),
             )
         if note is not None:
             self._notes.add(dm.user_id, note)

@@ -16,7 +16,7 @@ from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.model import JsonObject
-from choir_gateway.channels.delivery import PartTarget, describe_lost_file
+from choir_gateway.channels.delivery import PartTarget
 from choir_gateway.channels.file_transfer import RefusedError
 from choir_gateway.channels.whatsapp.cloud_api import (
     CLOSED_PAUSE_S,
@@ -84,9 +84,9 @@ class WhatsAppPartSender:
         """Return the parts of a note."""
         return split_note(text)
 
-    def label(self, part: MessagePart) -> MessagePart:
+    def label(self, part: MessagePart, language: str) -> MessagePart:
         """Return the part with a label."""
-        return label_repeated(part)
+        return label_repeated(part, language)
 
     def file_of(self, part: MessagePart) -> Attachment | None:
         """Return the file of a part."""
@@ -104,7 +104,9 @@ class WhatsAppPartSender:
         """
         if isinstance(part, FileMessagePart):
             return await self.send_file(part, target)
-        return self._find_arrived(target) or await self._call(make_text_body(part), target)
+        return self._find_arrived(target) or await self._call(
+            make_text_body(part, target.language), target
+        )
 
     async def send_file(self, part: MessagePart, target: PartTarget) -> str:
         """Send a file with its caption; raises as `send`."""
@@ -124,9 +126,9 @@ class WhatsAppPartSender:
         """Raise RefusedError: WhatsApp has no edits."""
         raise RefusedError("WhatsApp has no edits.")
 
-    async def report_lost_file(self, part: MessagePart, target: PartTarget, why: str) -> str:
+    async def report_lost_file(self, part: MessagePart, target: PartTarget, sentence: str) -> str:
         """Send a sentence about a file, and its caption."""
-        (sorry, *_) = split_note(describe_lost_file(self.file_of(part), why))
+        (sorry, *_) = split_note(sentence)
         caption = part.caption if isinstance(part, FileMessagePart) else part.text
         text = f"{sorry.text}\n{caption}" if caption else sorry.text
         return await self.send(TextMessagePart(text), target)

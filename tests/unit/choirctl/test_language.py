@@ -1,0 +1,87 @@
+"""choirctl speaks the language of the terminal; what programs read stays English."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from choir_common.i18n import READER_LANGUAGE, _, join
+from choirctl.output.language import choose_own_language
+from tests.support.preloaded_choirctl import run_choirctl
+
+GERMAN = {"CHOIR_LANGUAGE": "", "LANG": "de_DE.UTF-8", "LC_ALL": "", "LC_MESSAGES": ""}
+
+
+@pytest.fixture
+def short_home() -> Iterator[Path]:
+    """A directory whose sockets have short paths."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+@pytest.mark.parametrize(
+    ("environment", "language"),
+    [
+        ({"LANG": "de_AT.UTF-8"}, "de"),
+        ({"LANG": "de_DE.UTF-8", "LC_MESSAGES": "C"}, "en"),
+        ({"LANG": "en_US.UTF-8", "LC_ALL": "de"}, "de"),
+        ({"LC_ALL": "de_DE", "CHOIR_LANGUAGE": "en"}, "en"),
+        ({"LANG": "fr_FR.UTF-8"}, "en"),
+        ({}, "en"),
+    ],
+)
+def test_the_language_is_that_of_the_locale_unless_the_setting_names_another(
+    environment: dict[str, str], language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in GERMAN:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    token = READER_LANGUAGE.set("en")
+    try:
+        choose_own_language()
+        assert READER_LANGUAGE.get() == language
+    finally:
+        READER_LANGUAGE.reset(token)
+
+
+def test_a_message_in_an_f_string_is_in_the_readers_language_and_its_value_is_english() -> None:
+    inner = _("failed")
+    message = join(": ", (_("Expired"), _("{done} of {total}").format(done=inner, total=2)))
+    token = READER_LANGUAGE.set("de")
+    try:
+        assert f"{inner}!" == "fehlgeschlagen!"
+        again = _("{done} of {total}").format(done=inner, total=2)
+        assert str(again) == "failed of 2" and again.in_language("en") == "failed of 2"
+        assert f"{message:s}".endswith("fehlgeschlagen von 2")
+    finally:
+        READER_LANGUAGE.reset(token)
+    assert f"{inner}!" == "failed!"
+
+
+def test_words_help_and_errors_are_german_and_json_and_exit_codes_are_as_in_english(
+    short_home: Path,
+) -> None:
+    help_text = run_choirctl("config", "set", "--help", env=GERMAN).stdout
+    assert (
+        "Eine Einstellung von config.json ändern" in help_text and "Beispiel: choirctl" in help_text
+    )
+    assert "Optionen:" in help_text and "Diese Hilfe zeigen." in help_text
+    assert "Zustand von Choir, seinen" in run_choirctl("--help", env=GERMAN).stdout
+    made = run_choirctl("init", home=short_home, env=GERMAN)
+    assert made.returncode == 0 and "Zustandsverzeichnis" in made.stderr
+    listed = run_choirctl("secret", "list", home=short_home, env=GERMAN)
+    assert "GEHEIMNIS" in listed.stdout and "Choir selbst" in listed.stdout
+    away = run_choirctl("status", home=short_home, env=GERMAN)
+    assert away.returncode == 6
+    assert " ".join(away.stderr.split()).startswith("Fehler: Choir läuft hier nicht: Unter ")
+    for words in (("status", "--json"), ("doctor", "--json")):
+        german = run_choirctl(*words, home=short_home, env=GERMAN)
+        english = run_choirctl(*words, home=short_home)
+        assert german.returncode == english.returncode
+        if words[0] == "status":
+            assert json.loads(german.stderr) == json.loads(english.stderr)
+        else:
+            assert "kein" not in german.stdout and json.loads(german.stdout)["checks"]
