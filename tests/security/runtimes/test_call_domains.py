@@ -45,6 +45,8 @@ for name in os.listdir('/proc'):
         if file != 'cmdline' and text:
             stolen.append(f'{name}/{file}')
 for pid in (outside, agent):
+    if pid == 1:  # an agent with a namespace of its own: here the number is that of this call's own init
+        continue
     try:
         os.kill(pid, 0)
         killed.append(pid)
