@@ -45,7 +45,7 @@ test: install ## run all tests in parallel against real Postgres and NATS (ARGS:
 nightly: install ## run the long tests: a million random steps each of locks, skills and heartbeats, 14,000 concurrent approvals, a crash at every line, a simulated year of memory, 200 kills around due times, ten minutes without a model (hours)
 	@$(BIN)/pytest -m "" --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lanes_property.py tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py tests/service/control/test_heartbeats.py tests/service/evolution/test_races.py tests/security/injection/test_attacks.py tests/security/injection/test_adaptive_attacks.py $(ARGS)
 	@$(BIN)/pytest -m nightly --timeout=0 $(ARGS) tests
-	@CHOIR_TEST_EVERY_CUT=1 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_cuts.py tests/faults/test_cuts_docker.py tests/faults/test_archive_cuts.py tests/faults/test_cut_updates.py tests/service/browser/test_replacing.py tests/service/common/test_migrations.py tests/service/evolution/test_adversary.py
+	@CHOIR_TEST_EVERY_CUT=1 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_cuts.py tests/faults/test_cuts_docker.py tests/faults/test_archive_cuts.py tests/faults/test_cut_updates.py tests/service/browser/test_replacing.py tests/service/common/test_migrations.py tests/service/evolution/test_adversary.py tests/service/images/test_build.py
 	@CHOIR_TEST_WHOLE_YEAR=1 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_year.py
 	@CHOIR_HOOK_KILLS=200 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_hook_kills.py
 	@CHOIR_SCHEDULE_KILLS=200 CHOIR_SCHEDULE_STACK_KILLS=20 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_schedule_kills.py tests/faults/test_schedule_stack_kills.py

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from choir_testing.telegram import run_fake_telegram
 from tests.journey.jobs import SCORE, Talk, check_the_work, leave_the_lists, work_while_talking
 from tests.journey.phone import BOT_TOKEN, TELEGRAM_USER, Prepare
@@ -38,6 +40,7 @@ async def test_the_edge_lane_answers_while_core_jobs_work_and_one_hangs() -> Non
         await check_the_work(stack)
 
 
+@pytest.mark.nightly  # test_town_talk.py has jobs and chats through Telegram, too
 async def test_the_same_through_telegram() -> None:
     async with run_fake_telegram() as telegram:
         async with running_stack_in_thread(SCORE, prepare=Prepare(telegram.api_url)) as stack:

@@ -73,6 +73,7 @@ async def test_it_works_over_https_with_the_certificate_of_its_boot_line(home: W
     assert stopped.status_code == 200 and stopped.json()["state"] == "stopped"
 
 
+@pytest.mark.nightly  # tests/faults/test_kill.py kills control in the middle of a turn
 async def test_a_message_sent_while_control_restarts_is_answered_once(home: World) -> None:
     await pid_of(home)
     await home.say("first", "1")
