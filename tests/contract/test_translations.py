@@ -1,11 +1,13 @@
 """Messages to people: each is in the catalogue of each language, with the same fields."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from babel.messages.catalog import Catalog
 
 from choir_common.i18n import LANGUAGES, load_catalogue
 from choir_control.agents.operations.service import KINDS
@@ -20,7 +22,6 @@ from scripts.translations import (
     update,
 )
 
-TEMPLATE = collect()
 CONTROL = ROOT / "services/control/choir_control"
 # where the words of chats are; a new module of texts belongs here
 TEXT_MODULES = (
@@ -126,7 +127,7 @@ NO_WORDS_OF_CHOIRCTL = {
 
 @pytest.mark.parametrize("files", catalogue_files(), ids=lambda files: files.language)
 def test_each_message_is_translated_and_its_catalogue_is_compiled(files: CatalogueFiles) -> None:
-    catalogue = update(files, TEMPLATE)
+    catalogue = update(files, template())
     assert list(find_faults(catalogue)) == []
     advice = "run `python -m scripts.translations`"
     assert files.po.read_bytes() == render_po(catalogue), advice
@@ -134,9 +135,15 @@ def test_each_message_is_translated_and_its_catalogue_is_compiled(files: Catalog
     assert load_catalogue(files.language).gettext("Approved.") != "Approved."
 
 
+@functools.cache
+def template() -> Catalog:
+    """Return the messages of the sources; not at the import, which every worker does."""
+    return collect()
+
+
 def test_a_message_that_lacks_a_translation_or_a_field_is_found() -> None:
     files = catalogue_files()[0]
-    catalogue = update(files, TEMPLATE)
+    catalogue = update(files, template())
     catalogue.get("{agent} has stopped.").string = "Jemand ist gestoppt."
     catalogue.get("Approved.").string = ""
     assert sorted(find_faults(catalogue)) == [

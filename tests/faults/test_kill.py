@@ -76,7 +76,7 @@ async def kill_once(stack: EmbeddedStack, user: ConsoleUser, victim: str, mark: 
 
 
 @pytest.mark.timeout(max(900, 300 * KILLS))
-@pytest.mark.parametrize("victim", nightly_from(3, VICTIMS))
+@pytest.mark.parametrize("victim", nightly_from(2, VICTIMS))
 async def test_a_kill_in_the_middle_of_a_turn_loses_and_doubles_nothing(
     stack: EmbeddedStack, victim: str
 ) -> None:

@@ -23,7 +23,7 @@ NOTICED_WITHIN_S = 60
 DEPENDENCIES = [
     ("postgres", {"choird": "postgres", "memory": "postgres"}),
     ("nats", {"choird": "nats", "memory": "nats", "gateway": "nats", "browser": "nats"}),
-    ("control", {"gateway": "control"}),
+    pytest.param("control", {"gateway": "control"}, marks=pytest.mark.nightly),
     ("memory", {"choird": "memory"}),
     pytest.param("browser", {"choird": "browser"}, marks=pytest.mark.nightly),
     pytest.param("gateway", {"choird": "gateway"}, marks=pytest.mark.nightly),

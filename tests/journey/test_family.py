@@ -58,6 +58,7 @@ async def test_a_code_of_one_channel_makes_another_one_the_owners(family: Family
     await family.ask("discord", "/cost", "this month")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(max(900, 300 * ROUNDS))
 async def test_kills_lose_double_and_mix_nothing_in_six_conversations(
     family: Family,

@@ -139,6 +139,7 @@ async def test_ctrl_c_leaves_nothing_behind(stack: EmbeddedStack, telegram: Fake
     assert files(stack) == before
 
 
+@pytest.mark.nightly
 async def test_what_the_bot_does_not_allow_is_said_with_its_remedy(
     stack: EmbeddedStack, shell: ChoirctlRunner, telegram: FakeTelegram
 ) -> None:

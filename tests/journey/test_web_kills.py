@@ -155,6 +155,7 @@ async def test_every_page_outlives_a_kill_of_control(pages: Pages) -> None:
     await pages.expect_as_before()
 
 
+@pytest.mark.nightly
 async def test_every_page_outlives_a_kill_of_the_gateway(pages: Pages) -> None:
     async with pages.without("gateway"):
         await pages.expect_as_before()

@@ -457,6 +457,7 @@ async def test_a_request_that_was_changed_after_it_was_stored_cannot_be_approved
     await cockpit.tab.check()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["now", "approvals"])
 async def test_an_idle_page_sends_at_most_one_request_in_15_seconds(
     cockpit: Cockpit, name: str

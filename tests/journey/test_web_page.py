@@ -359,6 +359,7 @@ async def test_words_are_found_in_the_conversation(place: Place) -> None:
     await expect(place.page.get_by_role("searchbox")).to_have_count(0)
 
 
+@pytest.mark.nightly
 async def test_an_idle_page_sends_at_most_one_request_in_15_seconds(place: Place) -> None:
     page = await place.context.new_page()
     tab = WebTab(page, place.stack.url)

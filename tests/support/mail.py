@@ -113,7 +113,7 @@ class SmtpHandler:
         if self.data_answer.startswith("2") and fault != "drop before":
             self.received.append(envelope)
         drops = self.drop_after_data or fault is not None
-        if drops and isinstance(server.transport, asyncio.WriteTransport):
+        if drops and server.transport is not None:
             server.transport.abort()
         if self.hang_after_data:
             try:

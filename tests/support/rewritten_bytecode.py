@@ -5,6 +5,7 @@ new clone start at the same time, and several of them would rewrite the same mod
 """
 
 import os
+import sys
 from itertools import chain
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from _pytest.assertion.rewrite import (
     try_makedirs,
 )
 from _pytest.assertion.rewrite import assertstate_key as state_key
+
+# Rewriting all test modules takes eleven seconds, and those of hypothesis one, unless bytecode is cached.
+# conftest.py imports this module before those that import hypothesis.
+sys.dont_write_bytecode = False
 
 TESTS = Path(__file__).parents[1]
 PROCESSES = 2

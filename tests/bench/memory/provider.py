@@ -7,7 +7,7 @@ separate process, so that its own cost does not distort the measurement.
 import asyncio
 import sys
 from base64 import b64encode
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -20,8 +20,8 @@ class _Server(asyncio.Protocol):
         self._held = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's has the interface, but not the base class
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._held += data

@@ -33,6 +33,7 @@ def test_an_attacker_that_reacts_sends_nothing_private_without_a_yes(
         assert attacker.tries == MAX_TRIES
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("source", SOURCES)
 def test_without_the_rule_the_same_attacker_succeeds(source: str) -> None:
     for scenario in scenarios(source):

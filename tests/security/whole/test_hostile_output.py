@@ -24,6 +24,7 @@ from choir_control.conversations.commands.spec import QueryAction
 from choir_control.conversations.commands.table import CHAT_COMMANDS
 from choirctl.app import COMMANDS, build_app
 from tests.support import foreign_exports
+from tests.support.nightly import nightly_but_every
 from tests.support.preloaded_choirctl import run_choirctl, run_on_terminal
 from tests.support.repositories import GitRepository
 from tests.support.shell import ChoirctlRunner
@@ -382,7 +383,19 @@ def check(hostile: Hostile, name: str, done: CompletedProcess[str]) -> None:
         hostile.spelled.add(name)
 
 
-@pytest.mark.parametrize("typed", read_typed())
+def check_in_pipe(hostile: Hostile, command: Command) -> None:
+    """Check what a command prints in a pipe, and with --json if it has that."""
+    done = hostile.in_pipe(*words_for(command, hostile))
+    check(hostile, command.name, done)
+    assert "\x1b" not in done.stdout + done.stderr
+    if command.has_json:
+        data = hostile.in_pipe(*words_for(command, hostile), "--json")
+        check(hostile, command.name, data)
+        assert hidden_in(data.stdout) == set()
+        assert SPELLED not in data.stdout, "data says what was written, not how it is shown"
+
+
+@pytest.mark.parametrize("typed", nightly_but_every(3, read_typed()))
 def test_nothing_a_command_of_a_conversation_answers_can_steer_the_terminal(
     hostile: Hostile, typed: str
 ) -> None:
@@ -390,19 +403,24 @@ def test_nothing_a_command_of_a_conversation_answers_can_steer_the_terminal(
     check(hostile, typed, hostile.on_terminal("chat", "-m", typed))
 
 
+@pytest.mark.parametrize(
+    "command",
+    nightly_but_every(3, [it for it in read_commands() if it.name not in LAST]),
+    ids=lambda command: command.name,
+)
+def test_nothing_a_command_prints_in_a_pipe_or_as_json_can_steer_a_terminal(
+    hostile: Hostile, command: Command
+) -> None:
+    check_in_pipe(hostile, command)
+
+
 @pytest.mark.parametrize("command", read_commands(), ids=lambda command: command.name)
 def test_nothing_a_command_prints_can_steer_the_terminal(
     hostile: Hostile, command: Command
 ) -> None:
-    done = hostile.in_pipe(*words_for(command, hostile))
-    check(hostile, command.name, done)
-    assert "\x1b" not in done.stdout + done.stderr
+    if command.name in LAST:  # before it ends what others show
+        check_in_pipe(hostile, command)
     check(hostile, command.name, hostile.on_terminal(*words_for(command, hostile)))
-    if command.has_json:
-        data = hostile.in_pipe(*words_for(command, hostile), "--json")
-        check(hostile, command.name, data)
-        assert hidden_in(data.stdout) == set()
-        assert SPELLED not in data.stdout, "data says what was written, not how it is shown"
 
 
 def test_what_the_agent_wrote_was_shown_and_spelled_out(hostile: Hostile) -> None:

@@ -445,6 +445,7 @@ def test_a_skill_is_added_listed_shown_approved_and_removed(
     assert "Step 1 of recipe-scaling" not in shell.succeeds(*read)
 
 
+@pytest.mark.nightly
 def test_a_tool_is_written_checked_tried_and_used_as_the_guide_says(
     stack: EmbeddedStack, shell: ChoirctlRunner
 ) -> None:

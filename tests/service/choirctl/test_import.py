@@ -50,10 +50,14 @@ def texts(shell: ChoirctlRunner, words: str, store: str) -> list[str]:
 @pytest.mark.parametrize(
     ("source", "make", "said", "remembered"),
     [
-        ("chatgpt", foreign_exports.chatgpt, "gyokuro", None),
+        pytest.param(
+            "chatgpt", foreign_exports.chatgpt, "gyokuro", None, marks=pytest.mark.nightly
+        ),
         ("claude", foreign_exports.claude, "lysefjord", "lauvvik"),
         ("hermes", foreign_exports.hermes, "dusk", "bosun"),
-        ("nanobot", foreign_exports.nanobot, "shelf", "brass"),
+        pytest.param(
+            "nanobot", foreign_exports.nanobot, "shelf", "brass", marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_an_export_is_found_is_imported_once_and_can_be_erased(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.nightly import nightly_from
+from tests.support.nightly import nightly_but_every, nightly_from
 from tests.support.preloaded_choirctl import CHOIRCTL
 from tests.support.shell import ChoirctlRunner
 from tests.support.stack import EmbeddedStack, running_stack
@@ -75,13 +75,16 @@ def test_colours_are_shown_on_a_terminal_unless_they_are_not_wanted(shell: Choir
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "choirctl session events SESSION --follow | head -1",
-        "choirctl session events SESSION --json | head -1",
-        "choirctl config schema | head -1",
-        "choirctl logs choird --no-follow | head -1",
-        "choirctl status >&-",
-    ],
+    nightly_but_every(
+        2,
+        [
+            "choirctl session events SESSION --follow | head -1",
+            "choirctl session events SESSION --json | head -1",
+            "choirctl config schema | head -1",
+            "choirctl logs choird --no-follow | head -1",
+            "choirctl status >&-",
+        ],
+    ),
 )
 def test_a_reader_that_goes_away_gets_no_traceback(
     shell: ChoirctlRunner, session: str, line: str
@@ -197,14 +200,17 @@ def test_a_database_is_replaced_only_when_that_is_confirmed(
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [
-        ("agent stat", "status"),
-        ("agent status ", "main"),
-        ("workspace reset ", "main"),
-        ("logs ch", "choird"),
-        ("agent start main --workspace ", "main"),
-        ("session show ", "SESSION"),
-    ],
+    nightly_but_every(
+        2,
+        [
+            ("agent stat", "status"),
+            ("agent status ", "main"),
+            ("workspace reset ", "main"),
+            ("logs ch", "choird"),
+            ("agent start main --workspace ", "main"),
+            ("session show ", "SESSION"),
+        ],
+    ),
 )
 def test_shells_complete_what_there_is(
     shell: ChoirctlRunner, session: str, words: str, expected: str

@@ -30,6 +30,7 @@ from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_ledger import apply, change_config, costs, hand_of, output
 from tests.service.control.world import World
+from tests.support.nightly import nightly_from
 
 PRICES = {"input": 1, "output": 1}
 """A dollar for a million tokens: a token costs a micro-dollar."""
@@ -180,7 +181,7 @@ async def test_only_an_admin_extends_the_budget_of_all_agents(limited: World) ->
         assert allowed is (hand is main)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", nightly_from(1, range(3)))
 async def test_concurrent_lanes_of_several_agents_never_exceed_a_limit(
     limited: World, seed: int
 ) -> None:
