@@ -70,18 +70,23 @@ class CachedSpace:
         """
         vector = normalize_rows(query.to_numpy()[None, :])[0]
         # no matrix product: its rounding depends on the row's position, and equal texts must be equal
-        similarities = np.clip(np.einsum("ij,j->i", self.vectors, vector), -1.0, 1.0)
+        similarities = np.einsum("ij,j->i", self.vectors, vector)
+        similarities.clip(-1.0, 1.0, out=similarities)
         cosines = self._highest(similarities, self.vector_rows)
         if self.passages is None:
             return cosines, None
         return cosines, self._highest(similarities[self.passages], self.vector_rows[self.passages])
 
     def _highest(self, similarities: npt.NDArray[np.float32], rows: RowNumbers) -> Floats:
-        cosines = np.full(len(self.documents.ids), np.nan)
-        firsts = np.flatnonzero(np.diff(rows, prepend=-1))
         # NaN: a document without a vector or, as in pgvector, with a vector of zeros
-        with np.errstate(invalid="ignore"):
-            cosines[rows[firsts]] = np.fmax.reduceat(similarities, firsts)
+        cosines = np.full(len(self.documents.ids), np.nan)
+        is_first = np.ones(len(rows), np.bool_)
+        np.not_equal(rows[1:], rows[:-1], out=is_first[1:])
+        firsts = is_first.nonzero()[0]
+        if len(firsts) < len(rows):
+            with np.errstate(invalid="ignore"):
+                similarities, rows = np.fmax.reduceat(similarities, firsts), rows[firsts]
+        cosines[rows] = similarities
         return cosines
 
 

@@ -82,28 +82,27 @@ def _text(
 ) -> tuple[TextResult, CandidateTable]:
     """Return documents by their share of the rarest terms' information, and the material with these
     terms' counts."""
-    mask = material.eligible[pairs.rows]
-    rows, numbers, ranks = pairs.rows[mask], pairs.terms[mask], pairs.ranks[mask]
+    rows, numbers, ranks, tokens = pairs.rows, pairs.terms, pairs.ranks, material.tokens
+    if not material.eligible.all():
+        mask = material.eligible[rows]
+        rows, numbers, ranks = rows[mask], numbers[mask], ranks[mask]
+        tokens = tokens[material.eligible]
     if not len(rows):
         return NO_TEXT_RESULT, material.with_counts(material.counts[:, :0])
     document_counts = np.bincount(numbers, minlength=len(terms))
     # terms that no document contains come last
     order = np.lexsort((document_counts, document_counts == 0))
     rarest = np.sort(order[:MAX_TERMS])
-    documents = int(material.eligible.sum())
+    documents, counts = len(tokens), document_counts[rarest].tolist()
     information = np.zeros(len(terms))
-    for at in rarest.tolist():
-        information[at] = log(
-            1 + (documents - document_counts[at] + 0.5) / (document_counts[at] + 0.5)
-        )
-    mean_tokens = max(float(material.tokens[material.eligible].mean()), 1.0)
+    information[rarest] = [log(1 + (documents - count + 0.5) / (count + 0.5)) for count in counts]
+    mean_tokens = max(float(tokens.mean()), 1.0)
     # longer documents score slightly lower
     length = 0.9 + 0.1 * material.tokens[rows] / mean_tokens
     weights = ranks / TS_RANK_OF_ONE / length * information[numbers]
     shares = np.bincount(rows, weights, len(material.ids)) / information.sum()
     hits = _scored(material, np.flatnonzero(shares), shares)
     rare_terms = [terms[at] for at in rarest.tolist()]
-    counts = document_counts[rarest].tolist()
     text = TextResult(hits, rare_terms, counts, documents, mean_tokens)
     if len(rarest) < len(terms):
         material = material.with_counts(material.counts[:, rarest])
@@ -117,8 +116,10 @@ def _near(material: CandidateTable) -> VectorResult:
         return NO_VECTOR_RESULT
     cosines = material.cosines[rows]
     hits = _scored(material, rows, material.cosines)
-    whole_mean = float(np.nanmean(material.message_cosines[rows]))
-    return VectorResult(hits, float(cosines.mean()), float(cosines.std()), whole_mean)
+    mean = float(cosines.mean())
+    whole = material.whole_cosines
+    whole_mean = mean if whole is None else float(np.nanmean(whole[rows]))
+    return VectorResult(hits, mean, float(cosines.std()), whole_mean)
 
 
 def _scored(

@@ -53,7 +53,7 @@ from choir_memory.search.query import (
 )
 from choir_memory.search.receipt_store import NewReceipt, ReceiptStore, StoredReceipt
 from choir_memory.search.receipt_writer import ReceiptWriter
-from choir_memory.search.response import build_hit, build_receipt
+from choir_memory.search.response import build_hits, build_receipt
 from choir_memory.search.retrieval import (
     EMPTY_RESULT,
     RetrievalQuery,
@@ -359,15 +359,7 @@ class SearchService:
         return _without_weak_hits(query, ranking)
 
     def _answer(self, search: _SearchState) -> MemoryHits:
-        by_id = {ranked_document.document_id: ranked_document for ranked_document in search.ranking}
-        hits = tuple(
-            build_hit(
-                hit,
-                by_id[hit.document.document_id],
-                search.times.get(hit.document.document_id, 1),
-            )
-            for hit in search.selected_hits
-        )
+        hits = build_hits(search.selected_hits, search.ranking, search.times)
         receipt = build_receipt(
             search.query,
             search.stages,
