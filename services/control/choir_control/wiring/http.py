@@ -67,6 +67,7 @@ from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.conversations.history import ConversationHistoryReader
 from choir_control.conversations.inbox.answer_store import AnswerStore
+from choir_control.conversations.inbox.console import ConsoleInbox
 from choir_control.conversations.job_states import JobStateReader
 from choir_control.conversations.pairing.buttons import PairingButtons
 from choir_control.log.eventlog.recovery_store import LogTailReader
@@ -113,6 +114,7 @@ class HttpServices:
             conversation_authentication=people,
             file_authentication=FileAuthentication(operators, services.secrets.gateway_token),
             gateway=services.gateway,
+            console_inbox=ConsoleInbox(services.inbox, services.configuration),
             conversation_routers=_conversation_routers(services),
             routers=(
                 *_system_routers(services, self.readiness),
