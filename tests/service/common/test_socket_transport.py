@@ -92,6 +92,12 @@ async def test_a_body_in_parts_is_sent_whole() -> None:
         assert (await client.post("/x", content=parts())).text == "onetwo"
 
 
+async def test_a_header_with_a_line_break_is_refused() -> None:
+    async with served(answering(OK)) as client:
+        with pytest.raises(httpx2.LocalProtocolError):
+            await client.post("/x", headers={"Authorization": "Bearer a\r\nX-Other: b"})
+
+
 async def test_tcp_reuses_connections_for_each_server_alone() -> None:
     connections: list[int] = []
 

@@ -95,7 +95,7 @@ class SocketTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; return the response as soon as its head has arrived."""
         timeouts = request.extensions.get("timeout", {})
-        body = await request.aread()
+        rendered = self._render(request, await request.aread())
         url = request.url
         origin = url.scheme, url.raw_host, url.port
         connection = self._take_idle(origin)
@@ -105,7 +105,7 @@ class SocketTransport(httpx2.AsyncBaseTransport):
             self, connection, read_timeout_s=timeouts.get("read"), request=request
         )
         try:
-            connection.write(self._render(request, body))
+            connection.write(rendered)
             await stream.read_head()
         except BaseException:
             # Also on cancellation: a connection with a pending response must not be reused.
@@ -177,6 +177,9 @@ class SocketTransport(httpx2.AsyncBaseTransport):
         ]
         if "transfer-encoding" in request.headers:
             lines.append(b"Content-Length: %d" % len(body))
+        # A value with a line break would add header fields, or another request.
+        if any(b"\r" in line or b"\n" in line for line in lines):
+            raise httpx2.LocalProtocolError("a header field has a line break", request=request)
         return b"\r\n".join([*lines, b"", body])
 
 
