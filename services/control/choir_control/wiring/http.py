@@ -90,13 +90,7 @@ class HttpServices:
             archives=log.archives,
             egress=services.egress,
         )
-        endpoints = AgentEndpoints(
-            leases=log.leases,
-            api=_make_agent_api(services),
-            signal_streams=log.signal_streams,
-            metrics=log.metrics,
-            limits=SessionRateLimiter(SystemClock()),
-        )
+        endpoints = _make_agent_endpoints(services)
         web, openai, self.mcp = services.web, *_make_client_apis(services)
         callers = CallerAuthentication(
             operator_token=services.secrets.operator_token,
@@ -129,6 +123,17 @@ class HttpServices:
             metrics=log.control_metrics,
             secrets=services.secret_store,
         )
+
+
+def _make_agent_endpoints(services: ControlServices) -> AgentEndpoints:
+    log = services.log
+    return AgentEndpoints(
+        leases=log.leases,
+        api=_make_agent_api(services),
+        signal_streams=log.signal_streams,
+        metrics=log.metrics,
+        limits=SessionRateLimiter(SystemClock()),
+    )
 
 
 def _make_agent_api(services: ControlServices) -> AgentApi:
