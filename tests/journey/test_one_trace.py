@@ -52,10 +52,7 @@ def of(spans: list[ReceivedSpan], name: str) -> ReceivedSpan:
     return next(span for span in spans if span.trace == TRACE and span.name == name)
 
 
-ACCEPT = (
-    "choird: POST /dms/{dm}/messages > choir-gateway: POST /v1/dms/{dm}/messages"
-    " > choir-gateway: choir.control.inbox.accept > choird: choir.control.inbox.accept"
-)
+ACCEPT = "choird: POST /dms/{dm}/messages"
 DELIVER = f"{ACCEPT} > choird: choir.gateway.deliver > choir-gateway: choir.gateway.deliver"
 TURN = f"{ACCEPT} > choir-agent: invoke_agent edge"
 """The agent's work hangs below the acceptance, although the message lay in a table between the two."""

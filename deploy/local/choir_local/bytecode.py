@@ -16,9 +16,9 @@ from choir_local.launch import clean_environment
 AGENT = "choir_agent"
 IMPORTS = """
 import choir_agent.app
-from choir_models.anthropic.sdk_import import import_client_class as anthropic
-from choir_models.openai.sdk_import import import_client_class as openai
-openai(), anthropic()
+import choir_models.openai.client
+from choir_models.anthropic.sdk_import import import_client_class
+import_client_class()
 """
 WITHIN_S = 120.0
 

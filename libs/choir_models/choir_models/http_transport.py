@@ -10,6 +10,7 @@ import httpx2
 
 from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.key_proxy_transport import KeyProxyTransport
+from choir_common.http.socket_transport import TcpTransport
 from choir_models.call_deadline import silence_failure
 from choir_models.model import UNKNOWN_OUTPUT, ModelFailed, NoModelResponse
 from choir_models.provider_errors import shorten
@@ -17,7 +18,6 @@ from choir_models.provider_errors import shorten
 MAX_BODY = 16 << 20
 """Maximum bytes of a response. A completion has a few kilobytes; an endless response would exhaust
 memory."""
-LIMITS = httpx2.Limits(max_connections=128, max_keepalive_connections=8, keepalive_expiry=60.0)
 CONNECT_S = 10.0
 GZIP = zlib.MAX_WBITS | 16
 UNPACK_CHUNK = 1 << 20
@@ -102,11 +102,11 @@ def create_http_client(
     """
     inner: httpx2.AsyncBaseTransport
     if key_proxy is not None and is_placeholder(api_key):
-        inner = KeyProxyTransport(key_proxy, LIMITS)
+        inner = KeyProxyTransport(key_proxy)
     else:
         # A plain-HTTP endpoint needs no certificates, and the bundle takes 3 MB.
-        verify = not endpoint.startswith("http://")
-        inner = httpx2.AsyncHTTPTransport(verify=verify, limits=LIMITS)
+        is_plain = endpoint.startswith("http://")
+        inner = TcpTransport(None if is_plain else httpx2.create_ssl_context())
     return httpx2.AsyncClient(
         transport=_Transport(inner),
         # The key must reach the configured endpoint only.

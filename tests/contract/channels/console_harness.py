@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar
 
+from choir_common.http.console_messages import ConsoleMessage
 from choir_common.http.response_parser import parse_events
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import (
@@ -15,7 +16,7 @@ from choir_common.wire.messages import (
     OutboundMessage,
     QuotedMessage,
 )
-from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleMessage
+from choir_gateway.channels.console.channel import ConsoleChannel
 from choir_gateway.channels.spool import FileSpool, SpoolLimits
 from tests.contract.channels.harness import (
     ALICE,

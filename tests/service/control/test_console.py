@@ -1,4 +1,4 @@
-"""The console's words pass through control to the gateway, streams piece by piece."""
+"""Control stores the console's messages; files and streams pass through it to the gateway."""
 
 import asyncio
 import contextlib
@@ -72,10 +72,38 @@ async def console(world: World) -> AsyncIterator[ConsoleStandIn]:
     await server
 
 
-async def test_a_message_is_passed_on_and_its_answer_back(
+async def test_a_message_without_files_is_stored_while_the_gateway_is_away(world: World) -> None:
+    body = {"text": "hello", "idempotency_key": "k1"}
+    first, again = [await world.post("/v1/dms/console/messages", json=body) for _ in range(2)]
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert first.json()["inbox_id"] == again.json()["inbox_id"] and again.json()["duplicate"]
+    stored = await world.database.fetch(
+        "SELECT gateway, update_id, dm, text, message_id FROM choir_control.inbox"
+    )
+    assert [tuple(row) for row in stored] == [("console", "console:k1", "console", "hello", "k1")]
+
+
+@pytest.mark.parametrize(
+    ("dm", "body", "status", "words"),
+    [
+        ("nobody", {"text": "x"}, 404, "Configured: "),
+        ("second", {"text": "x"}, 404, "is not on a console gateway"),
+        ("console", {"text": ""}, 400, "give a text, or name a file"),
+        ("console", {"text": "x", "idempotency_key": ""}, 400, "idempotency_key"),
+    ],
+)
+async def test_what_cannot_be_stored_is_said_as_by_the_gateway(
+    world: World, dm: str, body: dict[str, str], status: int, words: str
+) -> None:
+    answer = await world.post(f"/v1/dms/{dm}/messages", json=body)
+    assert answer.status_code == status and words in answer.json()["detail"]
+    assert await world.database.fetchval("SELECT count(*) FROM choir_control.inbox") == 0
+
+
+async def test_a_message_with_files_is_passed_on_and_its_answer_back(
     world: World, console: ConsoleStandIn
 ) -> None:
-    body = '{"text": "héllo"}'.encode()
+    body = '{"text": "héllo", "files": ["console/abc"]}'.encode()
     answer = await world.post("/v1/dms/console/messages?wait=1", content=body)
     assert (answer.status_code, answer.json()) == (202, {"inbox_id": "in_1"})
     [(method, url, sent, headers)] = console.asked
@@ -113,8 +141,8 @@ async def test_two_hundred_open_streams_leave_room_for_messages(
 
         for _ in range(200):
             assert await follow() == 200
-        said = await world.post("/v1/dms/console/messages", content=b'{"text": "hello"}')
-        assert said.status_code == 202
+        body = {"text": "hello", "files": ["console/abc"]}
+        assert (await world.post("/v1/dms/console/messages", json=body)).status_code == 202
         for _ in range(MAX_STREAMS - 200):
             assert await follow() == 200
         refused = await reader.get(path)
@@ -185,9 +213,8 @@ async def test_a_gateway_that_hangs_is_named(world: World, what: str) -> None:
 async def test_whoever_says_something_to_a_gateway_that_hangs_hears_that_repeating_is_safe(
     world: World,
 ) -> None:
-    answer = await world.post(
-        "/v1/dms/console/messages", json={"text": "hello", "idempotency_key": "k1"}
-    )
+    body = {"text": "hello", "files": ["console/abc"], "idempotency_key": "k1"}
+    answer = await world.post("/v1/dms/console/messages", json=body)
     assert answer.status_code == 504
     assert "under the same idempotency key is safe" in answer.json()["detail"]
 
@@ -196,7 +223,7 @@ async def test_under_overload_messages_are_refused_at_once_with_the_time_to_come
     world: World, console: ConsoleStandIn
 ) -> None:
     async def say(key: int) -> httpx2.Response:
-        body = {"text": "hello", "idempotency_key": f"k{key}"}
+        body = {"text": "hello", "files": ["console/abc"], "idempotency_key": f"k{key}"}
         return await world.post("/v1/dms/console/messages", json=body, timeout=300)
 
     console.accepts.clear()

@@ -144,5 +144,5 @@ async def test_a_host_tool_whose_service_is_away_fails_and_works_when_it_is_back
 
 
 async def test_the_console_says_that_the_gateway_is_away(world: World) -> None:
-    answer = await world.post("/v1/dms/console/messages", json={"text": "hi"})
+    answer = await world.post("/v1/dms/console/messages", json={"files": ["console/abc"]})
     assert answer.status_code == 503 and "gateway" in answer.json()["detail"]

@@ -11,7 +11,7 @@ from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.config_parts import FeatureFlags
 from choir_models.fallback import COOL_DOWN_S, MAX_COOL_DOWN_S, CoolDowns, NamedModel
 from choir_models.model import ModelFailed, NoModelResponse
-from choir_models.openai.sdk_client import OpenAiClient
+from choir_models.openai.client import OpenAiClient
 from tests.support.ports import free_port
 
 DOWN = NoModelResponse("503")

@@ -4,21 +4,19 @@ import httpx2
 
 from choir_common.egress.http_head import REASON_FIELD
 from choir_common.egress.key_placeholders import KeyProxy
+from choir_common.http.socket_transport import UnixTransport
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class KeyProxyTransport(httpx2.AsyncHTTPTransport):
+class KeyProxyTransport(UnixTransport):
     """Sends each request to the proxy's socket, over plain HTTP and with the server's address.
 
     Raises ConnectError with the proxy's reason if it refuses a request or cannot reach the server.
     """
 
-    def __init__(self, proxy: KeyProxy, limits: httpx2.Limits | None = None) -> None:
-        # no TLS on a Unix socket: loading the certificates would take 30 ms and 3 MB
-        super().__init__(
-            uds=proxy.socket, verify=False, trust_env=False, limits=limits or httpx2.Limits()
-        )
+    def __init__(self, proxy: KeyProxy) -> None:
+        super().__init__(proxy.socket)
         self._proxy = proxy
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

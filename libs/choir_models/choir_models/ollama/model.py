@@ -9,6 +9,7 @@ import httpx2
 
 from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.key_proxy_transport import KeyProxyTransport
+from choir_common.http.socket_transport import TcpTransport
 from choir_common.wire.config import ModelConfig
 from choir_models.call_deadline import call_deadline, silence_failure
 from choir_models.http_transport import CutResponse
@@ -26,7 +27,6 @@ from choir_models.ollama.response import ResponseReader
 from choir_models.provider_errors import error_from_response, shorten
 
 CONNECT_S = 10.0
-LIMITS = httpx2.Limits(max_connections=128, max_keepalive_connections=8, keepalive_expiry=60.0)
 MAX_BODY = 16 << 20
 """Maximum bytes of a response; an endless one would exhaust memory."""
 MAX_ERROR_BODY = 64 << 10
@@ -120,12 +120,10 @@ class OllamaModel:
     def _create_client(self, kind: _ClientKind) -> httpx2.AsyncClient:
         transport: httpx2.AsyncBaseTransport
         if kind == "proxied" and self._key_proxy is not None:
-            transport = KeyProxyTransport(self._key_proxy, LIMITS)
+            transport = KeyProxyTransport(self._key_proxy)
         else:
             # Plain HTTP, the usual case, needs no certificates, and the bundle takes 3 MB.
-            transport = httpx2.AsyncHTTPTransport(
-                verify=kind != "plain", limits=LIMITS, trust_env=False
-            )
+            transport = TcpTransport(None if kind == "plain" else httpx2.create_ssl_context())
         return httpx2.AsyncClient(transport=transport, follow_redirects=False, trust_env=False)
 
 

@@ -1,8 +1,4 @@
-"""Model adapter for OpenAI-compatible endpoints.
-
-The SDK is imported at the first call, in a thread: an idle agent stays small, and no heartbeat is delayed by
-the import.
-"""
+"""Model adapter for OpenAI-compatible endpoints."""
 
 import asyncio
 import re
@@ -24,7 +20,6 @@ from choir_models.model import (
     model_id,
 )
 from choir_models.openai.codec import Streaming, read_response, render_request
-from choir_models.openai.sdk_import import import_client_class
 
 
 class CompletionClient(Protocol):
@@ -38,17 +33,16 @@ class CompletionClient(Protocol):
 
 
 class OpenAiClientFactory:
-    """Factory of clients based on the openai SDK, which it imports at the first call."""
+    """Factory of clients."""
 
     def __init__(self, key_proxy: KeyProxy | None) -> None:
         self._key_proxy = key_proxy
 
     async def create(self, endpoint: str, api_key: str | None) -> CompletionClient:
-        """Return a client; runs in a thread, because the import takes 0.3 s."""
-        return await asyncio.to_thread(self._create, endpoint, api_key)
+        """Return a client; in a thread, because loading the certificates takes 30 ms."""
+        from choir_models.openai.client import OpenAiClient  # noqa: PLC0415 - httpx2 takes time
 
-    def _create(self, endpoint: str, api_key: str | None) -> CompletionClient:
-        return import_client_class()(endpoint, api_key, self._key_proxy)
+        return await asyncio.to_thread(OpenAiClient, endpoint, api_key, self._key_proxy)
 
 
 async def post(

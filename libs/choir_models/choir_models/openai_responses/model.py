@@ -15,7 +15,6 @@ from choir_models.model import (
     model_id,
 )
 from choir_models.openai.model import CompletionClient, post
-from choir_models.openai.sdk_import import import_client_class
 from choir_models.openai_responses.request_codec import render_request
 from choir_models.openai_responses.response_codec import read_response
 
@@ -25,21 +24,18 @@ _NO_REASONING = re.compile(
 
 
 class ResponsesClientFactory:
-    """Factory of clients based on the openai SDK, which it imports at the first call."""
+    """Factory of clients."""
 
     def __init__(self, key_proxy: KeyProxy | None) -> None:
         self._key_proxy = key_proxy
 
     async def create(self, endpoint: str, api_key: str | None) -> CompletionClient:
-        """Return a client; runs in a thread, because the import takes 0.3 s."""
-        return await asyncio.to_thread(self._create, endpoint, api_key)
+        """Return a client."""
+        from choir_models.openai_responses.client import (  # noqa: PLC0415 - httpx2 takes time
+            ResponsesClient,
+        )
 
-    def _create(self, endpoint: str, api_key: str | None) -> CompletionClient:
-        import_client_class()
-        # After the line above, which imports the SDK without its types.
-        from choir_models.openai_responses.sdk_client import ResponsesClient  # noqa: PLC0415
-
-        return ResponsesClient(endpoint, api_key, self._key_proxy)
+        return await asyncio.to_thread(ResponsesClient, endpoint, api_key, self._key_proxy)
 
 
 class OpenAiResponsesModel:

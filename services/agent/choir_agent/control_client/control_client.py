@@ -21,7 +21,7 @@ from choir_common.errors import (
 )
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import read_problem
-from choir_common.http.unix_transport import UnixTransport
+from choir_common.http.socket_transport import UnixTransport
 from choir_common.ids import new_id
 from choir_common.tracing import trace_headers
 from choir_common.wire.model import WireModel

@@ -47,6 +47,7 @@ from choir_control.api.rpc.rate_limits import HEARTBEAT_LIMIT, SessionRateLimite
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.api.web_page import web_page_routes
 from choir_control.configuration.secrets.store import SecretStore
+from choir_control.conversations.inbox.console import ConsoleInbox
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.metrics.meter import ControlMetrics
 from choir_control.log.signals.streams import SignalStreams
@@ -119,6 +120,7 @@ def make_host_app(
     conversation_authentication: ConversationAuthentication,
     file_authentication: FileAuthentication,
     gateway: GatewayClients,
+    console_inbox: ConsoleInbox,
     routers: Sequence[APIRouter],
     conversation_routers: Sequence[APIRouter],
     file_routes: APIRouter,
@@ -136,7 +138,7 @@ def make_host_app(
     app.add_middleware(PrivateAnswersMiddleware)
     # The console first: routes are compared in this order, and a message must not wait for a hundred of them.
     for_people = [Depends(conversation_authentication), Depends(OPERATOR_TOKEN)]
-    for router in (console_routes(gateway), *conversation_routers):
+    for router in (console_routes(gateway, console_inbox), *conversation_routers):
         app.include_router(router, prefix="/v1", dependencies=for_people)
 
     operators_only = [Depends(authentication), Depends(OPERATOR_TOKEN)]

@@ -67,6 +67,7 @@ from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.conversations.history import ConversationHistoryReader
 from choir_control.conversations.inbox.answer_store import AnswerStore
+from choir_control.conversations.inbox.console import ConsoleInbox
 from choir_control.conversations.job_states import JobStateReader
 from choir_control.conversations.pairing.buttons import PairingButtons
 from choir_control.log.eventlog.recovery_store import LogTailReader
@@ -89,13 +90,7 @@ class HttpServices:
             archives=log.archives,
             egress=services.egress,
         )
-        endpoints = AgentEndpoints(
-            leases=log.leases,
-            api=_make_agent_api(services),
-            signal_streams=log.signal_streams,
-            metrics=log.metrics,
-            limits=SessionRateLimiter(SystemClock()),
-        )
+        endpoints = _make_agent_endpoints(services)
         web, openai, self.mcp = services.web, *_make_client_apis(services)
         callers = CallerAuthentication(
             operator_token=services.secrets.operator_token,
@@ -113,6 +108,7 @@ class HttpServices:
             conversation_authentication=people,
             file_authentication=FileAuthentication(operators, services.secrets.gateway_token),
             gateway=services.gateway,
+            console_inbox=ConsoleInbox(services.inbox, services.configuration),
             conversation_routers=_conversation_routers(services),
             routers=(
                 *_system_routers(services, self.readiness),
@@ -127,6 +123,17 @@ class HttpServices:
             metrics=log.control_metrics,
             secrets=services.secret_store,
         )
+
+
+def _make_agent_endpoints(services: ControlServices) -> AgentEndpoints:
+    log = services.log
+    return AgentEndpoints(
+        leases=log.leases,
+        api=_make_agent_api(services),
+        signal_streams=log.signal_streams,
+        metrics=log.metrics,
+        limits=SessionRateLimiter(SystemClock()),
+    )
 
 
 def _make_agent_api(services: ControlServices) -> AgentApi:

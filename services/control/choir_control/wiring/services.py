@@ -6,7 +6,7 @@ from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.clock import Clock
 from choir_common.http.client import make_client
-from choir_common.http.unix_transport import UnixTransport
+from choir_common.http.socket_transport import UnixTransport
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.stack_secrets import RESERVED_SECRETS

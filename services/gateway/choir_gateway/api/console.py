@@ -6,33 +6,28 @@ Users reach them through control's endpoint, which forwards the requests.
 import mimetypes
 import os
 from collections.abc import AsyncIterator
-from typing import Annotated, TypeVar
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
-from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.http.console_messages import read_console_message, read_console_request
 from choir_common.http.middleware import LargeBodyRoute
-from choir_common.http.response_parser import LANGUAGE_HEADER
 from choir_common.http.responses import event_stream_response
 from choir_common.http.routers import ServiceRouter
-from choir_common.i18n import MAX_TAG
 from choir_common.wire.attachments import ANY_MIME, Attachment, AttachmentKind
-from choir_common.wire.console import MAX_KEY, ConsoleMessageRequest, ConsolePressRequest
+from choir_common.wire.console import ConsolePressRequest
 from choir_common.wire.messages import (
     ButtonPress,
     ButtonResponse,
     InboundAccepted,
     OutboundHistory,
 )
-from choir_common.wire.model import WireModel
-from choir_common.wire.validation_messages import error_message
 from choir_gateway.channel_registry import ChannelRegistry
-from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleMessage
+from choir_gateway.channels.console.channel import ConsoleChannel
 
-W = TypeVar("W", bound=WireModel)
 MAX_ID = 2**62
 MAX_NAME = 255
 UPLOAD_TIMEOUT_S = 600.0
@@ -55,8 +50,8 @@ def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> A
     async def say(dm: str, request: Request) -> InboundAccepted:
         """Store a message; it is durable when this returns."""
         registry.require_console_dm(dm)
-        body = _read(ConsoleMessageRequest, await request.body(), '{"text": "hello"}')
-        return await console.accept(registry.gateway_of(dm), dm, _make_message(request, body))
+        message = read_console_message(await request.body(), request.headers)
+        return await console.accept(registry.gateway_of(dm), dm, message)
 
     @router.get("/messages")
     async def history(
@@ -80,7 +75,7 @@ def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> A
     async def press(dm: str, request: Request) -> ButtonResponse:
         """Press a button below a message; the decision is durable when this returns."""
         registry.require_console_dm(dm)
-        body = _read(ConsolePressRequest, await request.body(), '{"data": "..."}')
+        body = read_console_request(ConsolePressRequest, await request.body(), '{"data": "..."}')
         user = registry.user_of(dm)
         return await console.press(
             ButtonPress(
@@ -95,12 +90,6 @@ def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> A
 
     _add_files(router, registry, console)
     return router
-
-
-def _make_message(request: Request, body: ConsoleMessageRequest) -> ConsoleMessage:
-    key = body.idempotency_key or _key_of(request) or os.urandom(12).hex()
-    language = request.headers.get(LANGUAGE_HEADER, "")[:MAX_TAG]
-    return ConsoleMessage(key, body.text, body.files, body.edits, body.reply_to, language)
 
 
 def _add_files(router: APIRouter, registry: ChannelRegistry, console: ConsoleChannel) -> None:
@@ -156,24 +145,6 @@ def _mime_of(name: str) -> str:
 def _kind_of(mime: str) -> AttachmentKind:
     """Return the kind of a file by its type, which can have parameters such as the codec."""
     return KIND_BY_MIME.get(mime.partition(";")[0].strip().lower(), "document")
-
-
-def _read(model: type[W], body: bytes, example: str) -> W:
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        path = ".".join(map(str, fault["loc"])) or "body"
-        raise InvalidRequest(
-            f"{path}: {error_message(fault)}. Send JSON such as {example}."
-        ) from None
-
-
-def _key_of(request: Request) -> str | None:
-    key = request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= MAX_KEY:
-        raise InvalidRequest(f"Idempotency-Key must have 1 to {MAX_KEY} characters.")
-    return key
 
 
 def _read_id(header: str | None) -> int | None:

@@ -1,6 +1,7 @@
-"""Reverse proxy of the console, `/v1/dms/{dm}`, to the gateway, including streams and files.
+"""The console, `/v1/dms/{dm}`: messages are stored here, and all else is forwarded to the gateway.
 
-Users need one endpoint only; the console channel itself runs in the gateway.
+Users need one endpoint only; the console channel itself runs in the gateway. A message that names files is
+forwarded, too, because the gateway has them.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ from choir_common.errors import (
 )
 from choir_common.http.body import openapi_body
 from choir_common.http.client import await_unless_hung
+from choir_common.http.console_messages import read_console_message
 from choir_common.http.middleware import LargeBodyRoute
 from choir_common.http.response_parser import LANGUAGE_HEADER
 from choir_common.http.routers import ServiceRouter
@@ -34,6 +36,7 @@ from choir_common.wire.console import ConsoleMessageRequest, ConsolePressRequest
 from choir_common.wire.messages import ButtonResponse, InboundAccepted, OutboundHistory
 from choir_control.api.operator.authentication import ConversationAccess
 from choir_control.api.operator.load_limiter import LoadLimiter
+from choir_control.conversations.inbox.console import ConsoleInbox
 
 MAX_STREAMS = 256
 """Limit of concurrent streams and files; the client's other connections are reserved for messages."""
@@ -82,7 +85,7 @@ class GatewayClients:
         await self.files.aclose()
 
 
-def console_routes(gateway: GatewayClients) -> APIRouter:
+def console_routes(gateway: GatewayClients, inbox: ConsoleInbox) -> APIRouter:
     """Return the router."""
     router = ServiceRouter(prefix="/dms", tags=["console"])
     forward = _GatewayProxy(gateway)
@@ -98,7 +101,11 @@ def console_routes(gateway: GatewayClients) -> APIRouter:
     async def send_message(dm: DmPath, request: Request) -> Response:
         """Send a message in a conversation; 503 when too many others are waiting."""
         with load.admit() as turn:
-            answer = await forward.forward(request, f"/v1/dms/{dm}/messages")
+            message = read_console_message(await request.body(), request.headers)
+            if message.files:
+                answer = await forward.forward(request, f"/v1/dms/{dm}/messages")
+            else:
+                answer = _accepted(await inbox.accept(dm, message))
             turn.accepted = answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
         return answer
 
@@ -286,6 +293,10 @@ async def _pieces(answer: httpx2.Response, request: Request) -> AsyncIterator[by
         # The gateway disconnected: the client sees the end of the stream and resumes by
         # Last-Event-ID.
         return
+
+
+def _accepted(accepted: InboundAccepted) -> Response:
+    return Response(accepted.model_dump_json(), HTTPStatus.ACCEPTED, media_type="application/json")
 
 
 def _back(answer: httpx2.Response) -> dict[str, str]:

@@ -7,15 +7,14 @@ a draft are not queued: a stream sends what is new when it gets to it, so a slow
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Mapping
 from typing import Literal, assert_never
 
 import structlog
 
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import ChoirError, NotFound, TooLarge
+from choir_common.http.console_messages import ConsoleMessage
 from choir_common.http.response_parser import ServerSentEvent
 from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, render_event
 from choir_common.wire.activity import Card, DmActivity, Draft, DraftDelta, Idle, Typing
@@ -27,10 +26,8 @@ from choir_common.wire.messages import (
     GatewayBinding,
     HistoryRequest,
     InboundAccepted,
-    InboundMessage,
     OutboundHistory,
     OutboundMessage,
-    QuotedMessage,
 )
 from choir_gateway.channels.console.drafts import DraftTable, delta_between, is_final_reply
 from choir_gateway.channels.interface import ChannelSecrets
@@ -40,23 +37,8 @@ log = structlog.get_logger("choir.gateway.console")
 
 # A stream this far behind is closed; the client resumes from the outbox.
 QUEUE_SIZE = 256
-# An edit refers to the key of the message that it corrects, which cannot be longer than this.
-MAX_MESSAGE_ID = 64
 PAGE = 200
 MAX_OPEN_CARDS = 50  # open ones stored per DM
-
-
-@dataclass(frozen=True, slots=True)
-class ConsoleMessage:
-    """A validated message of a user at the console."""
-
-    key: str
-    text: str
-    files: Sequence[str] = ()
-    edits: str | None = None
-    reply_to: QuotedMessage | None = None
-    language: str = ""
-    """As in `InboundMessage`: the language of the client, if it says one."""
 
 
 _StreamItem = OutboundMessage | DmActivity | Literal["draft"] | None
@@ -120,21 +102,7 @@ class ConsoleChannel:
         Raises NotFound for a file that belongs to another DM or was deleted.
         """
         files = [await self.spool.read_description(dm, ref) for ref in message.files]
-        return await self._control.accept(
-            InboundMessage(
-                gateway=gateway,
-                dm=dm,
-                # Clients choose the keys, so those of different DMs must not collide.
-                update_id=f"{dm}:{message.key}",
-                text=message.text,
-                sent_at=datetime.now(UTC),
-                attachments=tuple(files),
-                message_id=message.key if len(message.key) <= MAX_MESSAGE_ID else None,
-                edits=message.edits,
-                reply_to=message.reply_to,
-                language=message.language,
-            )
-        )
+        return await self._control.accept(message.to_inbound(gateway, dm, files))
 
     async def press(self, press: ButtonPress) -> ButtonResponse:
         """Press a button; the decision is durable when this returns."""

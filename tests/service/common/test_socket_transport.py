@@ -1,6 +1,8 @@
-"""HTTP over a Unix socket as Choir speaks it: every form of answer, and every way a server fails."""
+"""HTTP over sockets as Choir speaks it: every form of answer, and every way a server fails."""
 
 import asyncio
+import contextlib
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -9,9 +11,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from choir_common.http import unix_transport
-from choir_common.http.client import make_client
-from choir_common.http.unix_transport import UnixTransport
+from choir_common.http import socket_transport
+from choir_common.http.client import make_client, ssl_context_for
+from choir_common.http.socket_transport import TcpTransport, UnixTransport
+from tests.support.keyed_server import running_keyed_server
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -66,11 +69,68 @@ def answering(*answers: bytes) -> Handler:
         b"HTTP/1.1 100 Continue\r\n\r\n" + OK,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.0 200 OK\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok",
     ],
 )
 async def test_answers_of_every_form_are_read(answer: bytes) -> None:
     async with served(answering(answer)) as client:
         assert (await client.post("/x", content=b"body")).text == "ok"
+
+
+async def test_a_body_in_parts_is_sent_whole() -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"one"
+        yield b"two"
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head, body = await take_request(reader)
+        assert b"transfer-encoding" not in head.lower()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    async with served(echo) as client:
+        assert (await client.post("/x", content=parts())).text == "onetwo"
+
+
+async def test_a_header_with_a_line_break_is_refused() -> None:
+    async with served(answering(OK)) as client:
+        with pytest.raises(httpx2.LocalProtocolError):
+            await client.post("/x", headers={"Authorization": "Bearer a\r\nX-Other: b"})
+
+
+async def test_tcp_reuses_connections_for_each_server_alone() -> None:
+    connections: list[int] = []
+
+    async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer.get_extra_info("sockname")[1])
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await answering(OK, OK)(reader, writer)
+        writer.close()
+
+    async with httpx2.AsyncClient(transport=TcpTransport()) as client:
+        servers = [await asyncio.start_server(twice, "127.0.0.1", 0) for _ in range(2)]
+        ports = [server.sockets[0].getsockname()[1] for server in servers]
+        for port in ports * 2:
+            assert (await client.post(f"http://127.0.0.1:{port}/x")).text == "ok"
+        for server in servers:
+            server.close()
+        assert connections == ports
+        with pytest.raises(httpx2.ConnectError, match=str(ports[0])):
+            await client.post(f"http://127.0.0.1:{ports[0]}/x")
+            await client.post(f"http://127.0.0.1:{ports[0]}/x")
+
+
+async def test_tls_verifies_the_server(tmp_path: Path) -> None:
+    async with running_keyed_server(tmp_path) as server:
+        trusting = TcpTransport(ssl_context_for(server.certificate.read_text()))
+        async with httpx2.AsyncClient(transport=trusting) as client:
+            answer = await client.get(f"{server.origin}/v1/models", headers={"X-Api-Key": "k"})
+            assert answer.status_code == 200
+        async with httpx2.AsyncClient(
+            transport=TcpTransport(ssl.create_default_context())
+        ) as other:
+            with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                await other.get(f"{server.origin}/v1/models")
 
 
 async def test_an_answer_that_comes_byte_by_byte_is_read() -> None:
@@ -115,7 +175,7 @@ async def test_a_connection_is_used_again_and_a_closed_one_is_not() -> None:
 async def test_connections_that_nobody_needs_any_more_are_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unix_transport, "IDLE_S", 0.0)
+    monkeypatch.setattr(socket_transport, "IDLE_S", 0.0)
     connected, closed = asyncio.Barrier(2), asyncio.Event()
 
     async def together(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

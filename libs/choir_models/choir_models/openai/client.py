@@ -1,7 +1,7 @@
-"""Minimal client based on the openai SDK: posts bytes and returns the response body, streamed or whole.
+"""HTTP client of OpenAI's APIs: posts bytes and returns the response body, streamed or whole.
 
-Imported at the first model call, because the import takes time and memory (see `sdk_import`). Uses `post`
-instead of `chat.completions.create`, which costs 0.25 ms per message.
+Without the openai SDK, which would take 4.5 MB in each agent and 0.4 ms for each call. Its types are not
+needed: `codec` renders and reads the JSON.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Protocol
 
 import httpx2
-import openai
 
 from choir_common.egress.key_placeholders import KeyProxy
+from choir_common.errors import ChoirError
 from choir_common.http.response_parser import parse_events
 from choir_models.http_transport import connection_failure, create_http_client
 from choir_models.model import NO_LISTENER, ModelFailed, NoModelResponse, OutputListener
@@ -21,8 +21,7 @@ from choir_models.provider_errors import error_from_response, shorten
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 EVENT_STREAM = "text/event-stream"
-# Makes the SDK return the response before its body has arrived.
-_UNREAD = {"X-Stainless-Raw-Response": "stream"}
+_JSON = {"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "choir"}
 
 
 class StreamedBody(Protocol):
@@ -52,14 +51,10 @@ class OpenAiClient:
         self, endpoint: str, api_key: str | None, key_proxy: KeyProxy | None = None
     ) -> None:
         self._api_key = api_key
-        self._client = openai.AsyncOpenAI(
-            base_url=endpoint,
-            # The SDK requires a key, even for an endpoint without one.
-            api_key=api_key or "none",
-            # The caller retries.
-            max_retries=0,
-            http_client=create_http_client(endpoint, api_key, key_proxy),
-        )
+        self._url = httpx2.URL(endpoint.rstrip("/") + self.path)
+        # Some servers refuse a request without a key, although they need none.
+        self._headers = {**_JSON, "Authorization": f"Bearer {api_key or 'none'}"}
+        self._client = create_http_client(endpoint, api_key, key_proxy)
 
     async def complete(
         self,
@@ -75,39 +70,40 @@ class OpenAiClient:
         ModelFailed.
         """
         try:
-            raw = await self._client.post(
-                self.path,
-                cast_to=httpx2.Response,
-                content=body,
-                options={
-                    "headers": {**headers, "Content-Type": "application/json", **_UNREAD},
-                    "timeout": timeout_s,
-                },
+            response = await self._client.send(
+                self._request(body, timeout_s, headers), auth=None, stream=True
             )
-            response: httpx2.Response = getattr(raw, "http_response", raw)
             try:
+                if not response.is_success:
+                    raise await self._refusal(response)
                 if response.headers.get("content-type", "").startswith(EVENT_STREAM):
                     return await _read_stream(response, self.start_stream(), listener)
                 return await response.aread()
             finally:
                 await response.aclose()
-        except openai.APIStatusError as error:
-            answer = error.response
-            now = datetime.now(UTC)
-            raise error_from_response(
-                answer.status_code, answer.content, answer.headers, now, self._api_key
-            ) from error
-        except openai.APIConnectionError as error:
-            cause = error.__cause__ or error
-            raise connection_failure(cause, timeout_s, self._api_key) from error
-        except httpx2.TransportError as error:
+        # UnicodeError: a key that cannot be sent in a header.
+        except (httpx2.TransportError, UnicodeError) as error:
             raise connection_failure(error, timeout_s, self._api_key) from error
-        except openai.OpenAIError as error:
-            raise ModelFailed(shorten(f"the model call failed: {error}", self._api_key)) from error
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._client.aclose()
+
+    def _request(self, body: bytes, timeout_s: float, headers: Mapping[str, str]) -> httpx2.Request:
+        # Letting the client merge URL and headers would cost as much as sending the request.
+        return httpx2.Request(
+            "POST",
+            self._url,
+            headers={**self._headers, **headers, "Content-Type": "application/json"},
+            content=body,
+            extensions={"timeout": httpx2.Timeout(timeout_s).as_dict()},
+        )
+
+    async def _refusal(self, response: httpx2.Response) -> ChoirError:
+        content, now = await response.aread(), datetime.now(UTC)
+        return error_from_response(
+            response.status_code, content, response.headers, now, self._api_key
+        )
 
     def start_stream(self) -> StreamedBody:
         """Return the assembler of a stream."""

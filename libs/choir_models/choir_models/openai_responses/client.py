@@ -1,6 +1,6 @@
-"""Client of the Responses API based on the openai SDK."""
+"""HTTP client of the Responses API."""
 
-from choir_models.openai.sdk_client import OpenAiClient, StreamedBody
+from choir_models.openai.client import OpenAiClient, StreamedBody
 from choir_models.openai_responses.response_codec import StreamedResponse
 
 

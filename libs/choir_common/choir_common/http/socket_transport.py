@@ -1,11 +1,13 @@
-"""HTTP/1.1 transport over a Unix socket, at half the cost of the usual one.
+"""HTTP/1.1 transports over a Unix socket or TCP, at half the cost of the usual ones.
 
-An agent sends a heartbeat for almost every event, so this is most of its CPU time, and each message passes
-from control to the gateway. The parser is httptools, as in uvicorn. A request is sent in one write with its
-whole body, so files need the usual transport.
+An agent sends a heartbeat for almost every event, and each step of a turn calls a model: these requests are
+most of its CPU time. The parser is httptools, as in uvicorn. A request is sent in one write with its whole
+body, so large files need the usual transport.
 """
 
 import asyncio
+import ssl
+from abc import abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator
 
@@ -14,10 +16,11 @@ import httpx2
 
 CHUNK = 65_536
 MAX_IDLE = 32
-"""Idle connections that are reused; further requests at the same time open their own."""
+"""Idle connections to one server that are reused; further requests at the same time open their own."""
 # Control closes idle connections after 75 s; ours must not be used at the moment it closes them.
 IDLE_S = 60.0
-_HOP_BY_HOP = {b"connection", b"accept-encoding"}
+# The body is sent whole, with its length.
+_NOT_SENT = {b"connection", b"transfer-encoding"}
 
 
 class _ResponseParser:
@@ -47,12 +50,25 @@ class _ResponseParser:
     def on_message_complete(self) -> None:
         self.complete = self.head_complete
 
+    def end(self) -> None:
+        """Take the end of the connection as that of the body, if the head does not say where it ends."""
+        names = {name.lower() for name, _ in self.headers}
+        has_end = bool(names & {b"content-length", b"transfer-encoding"})
+        self.complete = self.head_complete and not (has_end or self.keep_alive)
+
+
+Origin = tuple[str, bytes, int | None]
+"""Scheme, host and port of a server."""
+
 
 class _Connection:
     """One socket, for one request at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, origin: Origin
+    ) -> None:
         self.reader = reader
+        self.origin = origin
         self._writer = writer
         self.idle_since = 0.0
 
@@ -69,24 +85,27 @@ class _Connection:
         self._writer.close()
 
 
-class UnixTransport(httpx2.AsyncBaseTransport):
-    """Connection pool of one client to one socket."""
+class SocketTransport(httpx2.AsyncBaseTransport):
+    """Connection pool of one client."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._idle: deque[_Connection] = deque()
-        """The connection that was released last is at the end, and used first."""
+    def __init__(self) -> None:
+        self._idle: dict[Origin, deque[_Connection]] = {}
+        """By server. The connection that was released last is at the end, and used first."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; return the response as soon as its head has arrived."""
         timeouts = request.extensions.get("timeout", {})
-        body = await request.aread()
-        connection = self._take_idle() or await self._connect(request, timeouts.get("connect"))
+        rendered = self._render(request, await request.aread())
+        url = request.url
+        origin = url.scheme, url.raw_host, url.port
+        connection = self._take_idle(origin)
+        if connection is None:
+            connection = await self._connect(request, origin, timeouts.get("connect"))
         stream = _ResponseStream(
             self, connection, read_timeout_s=timeouts.get("read"), request=request
         )
         try:
-            connection.write(_render(request, body))
+            connection.write(rendered)
             await stream.read_head()
         except BaseException:
             # Also on cancellation: a connection with a pending response must not be reused.
@@ -99,39 +118,106 @@ class UnixTransport(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close idle connections; a connection in use is closed by its response."""
-        for connection in self._idle:
-            connection.close()
+        for idle in self._idle.values():
+            for connection in idle:
+                connection.close()
         self._idle.clear()
 
     def release_connection(self, connection: _Connection) -> None:
         """Return a connection to the pool."""
         now = asyncio.get_running_loop().time()
-        while self._idle and now - self._idle[0].idle_since >= IDLE_S:
-            self._idle.popleft().close()
-        if connection.usable and len(self._idle) < MAX_IDLE:
+        idle = self._idle.setdefault(connection.origin, deque())
+        while idle and now - idle[0].idle_since >= IDLE_S:
+            idle.popleft().close()
+        if connection.usable and len(idle) < MAX_IDLE:
             connection.idle_since = now
-            self._idle.append(connection)
+            idle.append(connection)
         else:
             connection.close()
 
-    def _take_idle(self) -> _Connection | None:
+    def _take_idle(self, origin: Origin) -> _Connection | None:
+        idle = self._idle.get(origin)
         now = asyncio.get_running_loop().time()
-        while self._idle:
-            connection = self._idle.pop()
+        while idle:
+            connection = idle.pop()
             if connection.usable and now - connection.idle_since < IDLE_S:
                 return connection
             connection.close()
         return None
 
-    async def _connect(self, request: httpx2.Request, timeout_s: float | None) -> _Connection:
+    async def _connect(
+        self, request: httpx2.Request, origin: Origin, timeout_s: float | None
+    ) -> _Connection:
         try:
             async with asyncio.timeout(timeout_s):
-                return _Connection(*await asyncio.open_unix_connection(self._path))
+                return _Connection(*await self._open(request.url), origin)
         except TimeoutError as error:
-            text = f"{self._path}: no connection within {timeout_s} s"
+            text = f"{self._address(request.url)}: no connection within {timeout_s} s"
             raise httpx2.ConnectTimeout(text, request=request) from error
         except OSError as error:
-            raise httpx2.ConnectError(f"{self._path}: {error}", request=request) from error
+            text = f"{self._address(request.url)}: {error}"
+            raise httpx2.ConnectError(text, request=request) from error
+
+    @abstractmethod
+    async def _open(self, url: httpx2.URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a new connection; raises OSError."""
+
+    @abstractmethod
+    def _address(self, url: httpx2.URL) -> str:
+        """Return where connections go, for messages."""
+
+    def _render(self, request: httpx2.Request, body: bytes) -> bytes:
+        """Return the bytes of a request. The extension `target` replaces its path, as in httpx2."""
+        target = request.extensions.get("target", request.url.raw_path)
+        lines = [b"%s %s HTTP/1.1" % (request.method.encode(), target)]
+        lines += [
+            b"%s: %s" % (name, value)
+            for name, value in request.headers.raw
+            if name.lower() not in _NOT_SENT
+        ]
+        if "transfer-encoding" in request.headers:
+            lines.append(b"Content-Length: %d" % len(body))
+        # A value with a line break would add header fields, or another request.
+        if any(b"\r" in line or b"\n" in line for line in lines):
+            raise httpx2.LocalProtocolError("a header field has a line break", request=request)
+        return b"\r\n".join([*lines, b"", body])
+
+
+class UnixTransport(SocketTransport):
+    """Connection pool of one client to one Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    async def _open(self, url: httpx2.URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(self._path)
+
+    def _address(self, url: httpx2.URL) -> str:
+        return self._path
+
+
+class TcpTransport(SocketTransport):
+    """Connection pool of one client that calls servers over HTTP or HTTPS, without a proxy."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` verifies the server of an HTTPS address."""
+        super().__init__()
+        self._tls = tls
+        if tls is not None:
+            tls.set_alpn_protocols(["http/1.1"])
+
+    async def _open(self, url: httpx2.URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host, is_tls = url.raw_host.decode("ascii"), url.scheme == "https"
+        port = url.port or (443 if is_tls else 80)
+        if is_tls:
+            return await asyncio.open_connection(
+                host, port, ssl=self._tls or True, server_hostname=host
+            )
+        return await asyncio.open_connection(host, port)
+
+    def _address(self, url: httpx2.URL) -> str:
+        return url.netloc.decode("ascii")
 
 
 class _ResponseStream(httpx2.AsyncByteStream):
@@ -139,7 +225,7 @@ class _ResponseStream(httpx2.AsyncByteStream):
 
     def __init__(
         self,
-        transport: UnixTransport,
+        transport: SocketTransport,
         connection: _Connection,
         *,
         read_timeout_s: float | None,
@@ -168,6 +254,9 @@ class _ResponseStream(httpx2.AsyncByteStream):
         except OSError as error:
             raise httpx2.ReadError(str(error), request=self._request) from error
         if not data:
+            self.reading.end()
+            if self.reading.complete:
+                return
             raise httpx2.RemoteProtocolError("the connection was closed", request=self._request)
         try:
             self.reading.parser.feed_data(data)
@@ -191,13 +280,3 @@ class _ResponseStream(httpx2.AsyncByteStream):
             self._transport.release_connection(self._connection)
         else:
             self._connection.close()
-
-
-def _render(request: httpx2.Request, body: bytes) -> bytes:
-    lines = [b"%s %s HTTP/1.1" % (request.method.encode(), request.url.raw_path)]
-    lines += [
-        b"%s: %s" % (name, value)
-        for name, value in request.headers.raw
-        if name.lower() not in _HOP_BY_HOP
-    ]
-    return b"\r\n".join([*lines, b"", body])
