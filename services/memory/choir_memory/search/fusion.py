@@ -445,13 +445,13 @@ def _arm_contributions(
 ) -> list[dict[Arm, ArmContribution]]:
     """Return the results of the arms for each of the rows, which have these ids."""
     contributions: list[dict[Arm, ArmContribution]] = [{} for _ in ids]
-    wanted = frozenset(ids)
+    hit_ids = frozenset(ids)
     cosines = material.cosines[rows]
     for arm, column in parts.items():
         results = {
             result.document_id: result
             for result in lists.get(arm, ())
-            if result.document_id in wanted
+            if result.document_id in hit_ids
         }
         column_parts = column[rows].tolist()
         if not results and not any(column_parts):
