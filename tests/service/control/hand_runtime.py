@@ -57,6 +57,9 @@ class HandRuntime:
     def archive_log(self, agent_id: str, session_id: str) -> None:
         self.sessions_over.append((agent_id, session_id))
 
+    async def claim_address(self) -> None:
+        pass
+
     async def remove_orphans(self) -> int:
         return self.orphans
 
