@@ -123,8 +123,12 @@ class Leadership:
 
     async def watch(self) -> None:
         """Check the lock each second. Raises LeadershipLost when another process leads or has led."""
+        loop = asyncio.get_running_loop()
+        checked_at = loop.time()
         while True:
-            await asyncio.sleep(INTERVAL_S)
+            # after a slow answer at once: Postgres counts from it how long this session is silent
+            await asyncio.sleep(checked_at + INTERVAL_S - loop.time())
+            checked_at = loop.time()
             if await self._check():
                 self._end_doubt()
             else:
