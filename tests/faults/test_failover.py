@@ -94,10 +94,12 @@ async def test_a_leader_that_is_cut_off_from_postgres_is_replaced(stopped: World
             began = time.monotonic()
             line.forwarding.clear()
         await _until_replaced(pair, cut_off)
+        print("replaced after", time.monotonic() - began)
         await pair.ask()
         seconds = time.monotonic() - began
         line.forwarding.set()
         assert await pair.end_of(cut_off) == LeadershipLost.exit_code, pair.logs()
+        print(pair.logs())
         await pair.check()
     print("seconds to the next answer:", seconds)
     assert seconds < LEADS_WITHIN_S

@@ -145,6 +145,7 @@ class ControlProcesses:
         """Say something and wait for its answer; return the seconds that it took."""
         began = time.monotonic()
         mark = await self.say()
+        print("accepted after", time.monotonic() - began, flush=True)
 
         async def answered() -> bool:
             return self.heard(mark)

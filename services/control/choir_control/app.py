@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from choir_common.clock import Clock, SystemClock
+from choir_common.errors import Unavailable
 from choir_common.http.listen import bind_unix, serve
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.telemetry import Redactor
@@ -51,7 +52,7 @@ log = structlog.get_logger("choir.control")
 
 HAND_OVER_S = 5.0
 """Time for the background tasks to end before a standby takes over."""
-LEADER_ADDRESS_INTERVAL_S = 30.0
+ADDRESS_INTERVAL_S, ADDRESS_RETRY_S = 30.0, 1.0
 
 
 class ControlApp:
@@ -231,6 +232,7 @@ class ControlApp:
                 ("web push", services.web.push.notifier.run()),
                 ("mcp", self.http.mcp.run()),
                 ("bus", self._serve_bus()),
+                ("address", self._claim_address()),
             ):
                 tasks.create_task(worker, name=name)
             for name, interval_s, run in (
@@ -251,7 +253,6 @@ class ControlApp:
                 ("mcp tokens", RENEWAL_INTERVAL_S, services.config_changes.mcp_tokens.sweep),
                 ("wake-ups", WAKE_UPS_INTERVAL_S, services.schedules.wake_ups.sync),
                 ("conversation cleanup", job.INTERVAL_S, services.conversations.tidy),
-                ("address", LEADER_ADDRESS_INTERVAL_S, self._claim_address),
             ):
                 tasks.create_task(run_periodically(interval_s, name, run), name=name)
             await services.sessions.startup.start_agents()
@@ -280,6 +281,13 @@ class ControlApp:
                     await leadership.until_in_doubt()
 
     async def _claim_address(self) -> None:
-        """Lead clients to this process. Raises Unavailable."""
-        await self.services.leadership.until_certain()
-        await self._runtime.claim_address()
+        """Lead clients to this process, now and after somebody else has changed that."""
+        while True:
+            await self.services.leadership.until_certain()
+            try:
+                await self._runtime.claim_address()
+                pause_s = ADDRESS_INTERVAL_S
+            except Unavailable as error:
+                log.warning("clients are not led here yet", error=error.message)
+                pause_s = ADDRESS_RETRY_S
+            await asyncio.sleep(pause_s)

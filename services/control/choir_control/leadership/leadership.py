@@ -144,7 +144,17 @@ class Leadership:
             if not asked.done():
                 self._begin_doubt(f"Postgres has not answered for {ANSWER_S:g} s")
                 await self._wait_for_slow(asked)
-        return asked.result()
+                if await asked:
+                    # It may have been held up on its way, and says nothing about now.
+                    return await self._ask_within(SLOW_S)
+        return await asked
+
+    async def _ask_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._ask()
+        except TimeoutError:
+            return False
 
     async def _ask(self) -> bool:
         try:

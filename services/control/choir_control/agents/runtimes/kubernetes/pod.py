@@ -25,6 +25,8 @@ CLAIM = "choir.claim"
 AGENT = "choir.agent"
 SESSION = "choir.session"
 EPOCH = "choir.epoch"
+LEADER = "choir.leader"
+"""Label of the pod of the control process that leads; the Service `control` selects it. Its value is the claim."""
 
 CONTAINER_NAME = "agent"
 NODE_LOST_AFTER_S = 30
