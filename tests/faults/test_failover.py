@@ -8,54 +8,78 @@ import os
 import random
 import signal
 import time
+from collections.abc import AsyncIterator
 
 import pytest
 
 from choir_control.leadership.leadership import LeadershipLost
+from choir_local.nats import EmbeddedNats
 from tests.service.control.conftest import (
     bus,
     create_schema,
     database,
     dsn,
-    nats,
     nats_url,
     postgres,
-    shared_nats_url,
     stopped,
     template,
 )
 from tests.service.control.world import World
+from tests.support.bus import BUS_USERS
 from tests.support.control_processes import ControlProcess, ControlProcesses, control_processes
+from tests.support.ports import free_port
 from tests.support.postgres_proxy import postgres_proxy
+from tests.support.service_process import short_home
 
 __all__ = [
-    *("bus", "create_schema", "database", "dsn", "nats", "nats_url", "postgres"),
-    *("shared_nats_url", "stopped", "template"),
+    *("bus", "create_schema", "database", "dsn", "nats_url", "postgres", "stopped", "template"),
 ]
+pytestmark = pytest.mark.usefixtures("nats")
 
 KILLS = int(os.environ.get("CHOIR_FAILOVERS", "3"))
 TURN_S = 0.8
-LEADS_WITHIN_S = float(os.environ.get("CHOIR_FAILOVER_WITHIN_S", "30"))
+FAULTS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+ANSWERS_WITHIN_S = float(os.environ.get("CHOIR_FAILOVER_WITHIN_S", "60"))
 """Ten on a machine without other work; docs/decisions/0115 has the measurements."""
 
 
-async def _replace(pair: ControlProcesses, fault: signal.Signals) -> float:
-    """Do something to the leader in the middle of a turn; return the seconds until the next answer."""
+class PingingNats(EmbeddedNats):
+    """A bus like that of deploy/kubernetes, which soon drops a client that hangs."""
+
+    def _render(self) -> str:
+        return super()._render() + 'ping_interval: "2s"\nping_max: 2\n'
+
+
+@pytest.fixture
+async def nats() -> AsyncIterator[EmbeddedNats]:
+    async with short_home() as root:
+        server = PingingNats(root / "data", root / "nats.log", BUS_USERS, port=free_port())
+        await server.start()
+        yield server
+        await server.stop()
+
+
+async def _replace(pair: ControlProcesses, fault: signal.Signals) -> tuple[float, float]:
+    """Do something to the leader in the middle of a turn.
+
+    Return the seconds until the standby leads, and until a message sent then is answered.
+    """
     async with pair.load():
         leader = await pair.leader()
         await asyncio.sleep(random.uniform(0, TURN_S))
         began = time.monotonic()
         leader.signal(fault)
-    if fault == signal.SIGSTOP:
-        await _until_replaced(pair, leader)
+    await _until_replaced(pair, leader)
+    led_after = time.monotonic() - began
     await pair.ask()
-    seconds = time.monotonic() - began
+    answered_after = time.monotonic() - began
     if fault == signal.SIGSTOP:
         leader.signal(signal.SIGCONT)
     code = await pair.end_of(leader)
     expected = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 0}
     assert code == expected.get(fault, LeadershipLost.exit_code), pair.logs()
-    return seconds
+    print(f"{fault.name}: leads after {led_after:.1f} s, answers after {answered_after:.1f} s", flush=True)
+    return led_after, answered_after
 
 
 async def _until_replaced(pair: ControlProcesses, leader: ControlProcess) -> None:
@@ -67,18 +91,16 @@ async def _until_replaced(pair: ControlProcesses, leader: ControlProcess) -> Non
 
 
 @pytest.mark.timeout(600 + 60 * KILLS)
-async def test_leaders_that_end_paused_or_killed_lose_and_double_nothing(stopped: World) -> None:
-    faults = [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP]
-    taken: dict[str, list[float]] = {fault.name: [] for fault in faults}
+async def test_leaders_that_are_killed_replaced_or_paused_lose_and_double_nothing(
+    stopped: World,
+) -> None:
     async with control_processes(stopped) as pair:
         await pair.start()
         for number in range(KILLS):
             await pair.start()
-            fault = faults[number % len(faults)]
-            taken[fault.name].append(await _replace(pair, fault))
+            _, answered_after = await _replace(pair, FAULTS[number % len(FAULTS)])
+            assert answered_after < ANSWERS_WITHIN_S
         await pair.check()
-    print("seconds to the next answer:", {name: sorted(times) for name, times in taken.items()})
-    assert max(max(times, default=0) for times in taken.values()) < LEADS_WITHIN_S
 
 
 @pytest.mark.timeout(600)
@@ -94,12 +116,10 @@ async def test_a_leader_that_is_cut_off_from_postgres_is_replaced(stopped: World
             began = time.monotonic()
             line.forwarding.clear()
         await _until_replaced(pair, cut_off)
-        print("replaced after", time.monotonic() - began)
         await pair.ask()
         seconds = time.monotonic() - began
         line.forwarding.set()
         assert await pair.end_of(cut_off) == LeadershipLost.exit_code, pair.logs()
-        print(pair.logs())
         await pair.check()
     print("seconds to the next answer:", seconds)
-    assert seconds < LEADS_WITHIN_S
+    assert seconds < ANSWERS_WITHIN_S

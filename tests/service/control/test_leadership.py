@@ -77,7 +77,7 @@ async def running(work: "asyncio._CoroutineLike[None]") -> AsyncIterator["asynci
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_one_leads_and_a_release_lets_the_standby_lead_within_two_seconds(dsn: str) -> None:
+async def test_one_leads_and_a_release_lets_the_standby_lead(dsn: str) -> None:
     async with control(dsn) as first, control(dsn) as second:
         await first.lead()
         await second.stand_by()
@@ -165,7 +165,7 @@ async def test_a_slow_postgres_changes_nothing_although_a_standby_waits(dsn: str
             running(leader.leadership.watch()) as watching,
             running(standby.leadership.wait()) as waiting,
         ):
-            line.delay_s = SILENCE_S - 1
+            line.delay_s = SILENCE_S / 3  # its first question takes two round trips
             await asyncio.sleep(3 * SILENCE_S)
             line.delay_s = 0
             assert not watching.done() and not waiting.done()
