@@ -1,7 +1,7 @@
-"""Several control processes of one home, with agents that are processes, and a user whose messages do not end.
+"""Several control processes of one home, with agents that are processes, and a user who writes all the time.
 
-Used by the tests of fail-over. They share one Postgres, one NATS and one gateway stand-in. The effect ledger is
-a file in the agent's workspace, to which each tool call appends one line.
+Used by the tests of fail-over. They share one Postgres, one NATS and one gateway stand-in. The effect
+ledger is a file in the agent's workspace, to which each tool call appends one line.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ class ControlProcesses:
         return "\n---\n".join("\n".join(tail) for tail in tails)
 
     async def say(self) -> str:
-        """Send a message whose answer appends its mark to the ledger, until it is accepted; return its mark."""
+        """Send a message whose answer appends its mark to the ledger, until accepted; return its mark."""
         mark = f"mark-{next(self._numbers)}"
         call = json.dumps({"command": f"echo {mark} >> ledger.txt"})
         text = f"#delay=30 #tools=1 #tool=choir.exec {call}"
@@ -179,13 +179,17 @@ class ControlProcesses:
         await until(all_answered, MEND_WITHIN_S)
         leader = await self.leader()
         payloads = [payload async for payload in self._payloads(leader)]
-        answers = Counter(p.answers for p in payloads if isinstance(p, Reply) and p.kind != "notice")
+        answers = Counter(
+            p.answers for p in payloads if isinstance(p, Reply) and p.kind != "notice"
+        )
         assert {answers[inbox_id] for inbox_id in self.accepted.values()} == {1}
         delivered = {message.outbox_id: message for message in self.world.gateway.delivered}
         heard = Counter(m.answers for m in delivered.values() if m.kind != "notice" and not m.edits)
         assert {heard[inbox_id] for inbox_id in self.accepted.values()} == {1}
         lines = (self.world.home / "workspaces/main/ledger.txt").read_text().split()
-        done = [p for p in payloads if isinstance(p, ToolResultCommitted) and p.tool == "choir.exec"]
+        done = [
+            p for p in payloads if isinstance(p, ToolResultCommitted) and p.tool == "choir.exec"
+        ]
         succeeded = sum(1 for result in done if result.status == "success")
         interrupted = sum(1 for result in done if result.status == "interrupted")
         assert len({result.call_id for result in done}) == len(done)

@@ -105,23 +105,49 @@ class ControlApp:
                     return
                 startup_config = read_startup_config(self.services.configuration)
                 await self.services.config_changes.secret_reloader.read_again()
-            host_sockets, snapshot = await self._open(stack, startup_config)
-            async with asyncio.TaskGroup() as tasks:
-                closed = asyncio.Event()
-                self._start_serving(tasks, host_sockets, closed)
-                watching = tasks.create_task(self._watch_leadership())
-                background = tasks.create_task(self._run_background_tasks(snapshot))
-                await stop.wait()
-                log.info("choird is stopping", has_standby=leadership.has_standby)
-                if not leadership.has_standby:
-                    timeout_s = self._settings.agents_stop_s
-                    await self.services.sessions.shutdown.run(timeout_s, hurry or asyncio.Event())
-                watching.cancel()
-                closed.set()
-                self.services.log.signal_streams.close()
-                background.cancel()
-                if leadership.has_standby:
-                    await self._hand_over(background)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    # from the start: Postgres ends the session of a leader that is silent
+                    watching = tasks.create_task(self._watch_leadership())
+                    host_sockets, snapshot = await self._open(stack, startup_config)
+                    await self._serve_until(stop, hurry or asyncio.Event(), host_sockets, snapshot)
+                    watching.cancel()
+            except ExceptionGroup as group:
+                if len(group.exceptions) == 1:
+                    raise group.exceptions[0] from None
+                raise
+
+    async def _watch_leadership(self) -> None:
+        try:
+            await self.services.leadership.watch()
+        except LeadershipLost as lost:
+            log.error("another control process leads, ending at once", exit_code=lost.exit_code)
+            if self._end_at_once is not None:
+                self._end_at_once(lost.exit_code)
+            raise
+
+    async def _serve_until(
+        self,
+        stop: asyncio.Event,
+        hurry: asyncio.Event,
+        host_sockets: list[socket.socket],
+        snapshot: ConfigSnapshot,
+    ) -> None:
+        """Serve until `stop` is set; then stop the agents, or hand over to a standby, which resumes them."""
+        leadership = self.services.leadership
+        async with asyncio.TaskGroup() as tasks:
+            closed = asyncio.Event()
+            self._start_serving(tasks, host_sockets, closed)
+            background = tasks.create_task(self._run_background_tasks(snapshot))
+            await stop.wait()
+            log.info("choird is stopping", has_standby=leadership.has_standby)
+            if not leadership.has_standby:
+                await self.services.sessions.shutdown.run(self._settings.agents_stop_s, hurry)
+            closed.set()
+            self.services.log.signal_streams.close()
+            background.cancel()
+            if leadership.has_standby:
+                await self._hand_over(background)
 
     async def _stand_by(self, stop: asyncio.Event) -> None:
         """Answer as a standby until this process leads, or until `stop` is set."""
@@ -137,15 +163,6 @@ class ControlApp:
             for wait in waits:
                 wait.cancel()
             done.set()
-
-    async def _watch_leadership(self) -> None:
-        try:
-            await self.services.leadership.watch()
-        except LeadershipLost as lost:
-            log.error("another control process leads, ending at once", exit_code=lost.exit_code)
-            if self._end_at_once is not None:
-                self._end_at_once(lost.exit_code)
-            raise
 
     async def _hand_over(self, background: asyncio.Task[None]) -> None:
         """Free the lock as soon as nothing here writes; the standby resumes the agents."""

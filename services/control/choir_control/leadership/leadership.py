@@ -42,6 +42,7 @@ class Leadership:
         self._is_held = asyncio.Event()
         self._is_certain = asyncio.Event()
         self._in_doubt = asyncio.Event()
+        self._is_released = False
         self.has_standby = False
         """Whether another process waits for the lock, as far as known."""
 
@@ -122,14 +123,20 @@ class Leadership:
         await self._in_doubt.wait()
 
     async def watch(self) -> None:
-        """Check the lock each second. Raises LeadershipLost when another process leads or has led."""
+        """Check the lock each second, until it is released.
+
+        Raises LeadershipLost when another process leads or has led.
+        """
         loop = asyncio.get_running_loop()
         checked_at = loop.time()
         while True:
             # after a slow answer at once: Postgres counts from it how long this session is silent
             await asyncio.sleep(checked_at + INTERVAL_S - loop.time())
             checked_at = loop.time()
-            if await self._check():
+            is_held = await self._check()
+            if self._is_released:
+                return
+            if is_held:
                 self._end_doubt()
             else:
                 self._is_held.clear()
@@ -181,7 +188,7 @@ class Leadership:
         """Take the lock again. Raises LeadershipLost when another process leads or has led meanwhile."""
         loop = asyncio.get_running_loop()
         refused_at: float | None = None
-        while True:
+        while not self._is_released:
             try:
                 async with asyncio.timeout(ANSWER_S):
                     holder = await self._retake()
@@ -204,6 +211,8 @@ class Leadership:
         if not self._lock.is_connected:
             await self._lock.connect()
         is_taken = await self._lock.try_take()
+        if self._term is None:  # lost before its first write; the next start begins anew
+            raise LeadershipLost
         if await self._lock.read_term() != self._term:
             raise LeadershipLost
         if is_taken:
@@ -232,5 +241,6 @@ class Leadership:
 
     def release(self) -> None:
         """Free the lock; a standby takes it within a second. The process must not write afterwards."""
+        self._is_released = True
         self._is_held.clear()
         self._lock.drop()

@@ -88,9 +88,7 @@ class LeaderLock:
         It cannot open others: `is_held` is false for it.
         """
         with translate_errors():
-            count: int = await self._session.fetchval(
-                _END_SESSIONS, self._service, FENCE_WITHIN_MS
-            )
+            count: int = await self._session.fetchval(_END_SESSIONS, self._service, FENCE_WITHIN_MS)
         return count
 
     async def begin_term(self) -> int:
