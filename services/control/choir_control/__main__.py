@@ -1,7 +1,7 @@
 """Entry point of choird: `python -m choir_control`.
 
-Exits 0 after SIGTERM or SIGINT; exits 1 with one paragraph on standard error when it cannot start, and 75 when
-another control process has taken over.
+Exits 0 after SIGTERM or SIGINT; exits 1 with one paragraph on standard error when it cannot start; exits 75
+when another control process has taken over.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 
 import httpx2
@@ -68,8 +68,10 @@ async def control(dsn: str) -> AsyncIterator[Control]:
 
 
 @contextlib.asynccontextmanager
-async def running(work: "asyncio._CoroutineLike[None]") -> AsyncIterator["asyncio.Task[None]"]:
-    task = asyncio.ensure_future(work)
+async def running(
+    work: "Coroutine[object, object, None]",
+) -> AsyncIterator["asyncio.Task[None]"]:
+    task = asyncio.create_task(work)
     try:
         yield task
     finally:

@@ -26,7 +26,7 @@ AGENT = "choir.agent"
 SESSION = "choir.session"
 EPOCH = "choir.epoch"
 LEADER = "choir.leader"
-"""Label of the pod of the control process that leads; the Service `control` selects it. Its value is the claim."""
+"""Label of the leading control process's pod, which the Service `control` selects; its value is the claim."""
 
 CONTAINER_NAME = "agent"
 NODE_LOST_AFTER_S = 30

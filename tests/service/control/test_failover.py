@@ -1,4 +1,4 @@
-"""Two control processes: the leader is killed, stopped, cut off and replaced while a user writes (GUARANTEES S49).
+"""Two control processes: the leader is killed, paused, cut off and replaced while a user writes (S49).
 
 After every fault each accepted message has exactly one answer, said once, and no tool ran twice.
 """
@@ -14,16 +14,6 @@ import pytest
 
 from choir_control.leadership.leadership import LeadershipLost
 from choir_local.nats import EmbeddedNats
-from tests.service.control.conftest import (
-    bus,
-    create_schema,
-    database,
-    dsn,
-    nats_url,
-    postgres,
-    stopped,
-    template,
-)
 from tests.service.control.world import World
 from tests.support.bus import BUS_USERS
 from tests.support.control_processes import ControlProcess, ControlProcesses, control_processes
@@ -31,9 +21,6 @@ from tests.support.ports import free_port
 from tests.support.postgres_proxy import postgres_proxy
 from tests.support.service_process import short_home
 
-__all__ = [
-    *("bus", "create_schema", "database", "dsn", "nats_url", "postgres", "stopped", "template"),
-]
 pytestmark = pytest.mark.usefixtures("nats")
 
 KILLS = int(os.environ.get("CHOIR_FAILOVERS", "3"))
