@@ -17,6 +17,7 @@ class HandRuntime:
         self.refuse_starts = False
         self.away = ""
         self.orphans = 0
+        self.removal_s = 0.0
         self.sessions_over: list[tuple[str, str]] = []
         self._exits: asyncio.Queue[AgentExit] = asyncio.Queue()
 
@@ -61,6 +62,7 @@ class HandRuntime:
         pass
 
     async def remove_orphans(self) -> int:
+        await asyncio.sleep(self.removal_s)
         return self.orphans
 
     async def exits(self) -> AsyncIterator[AgentExit]:

@@ -15,6 +15,8 @@ from choir_common.postgres.pool import Database
 from choir_control.leadership.leadership import Leadership, LeadershipLost
 from choir_control.leadership.lock_store import LeaderLock
 from choir_control.leadership.standby_app import StandbyApp
+from tests.service.control.hand_runtime import HandRuntime
+from tests.service.control.world import World
 from tests.support.polling import until
 from tests.support.postgres import PASSWORD, running_postgres
 from tests.support.postgres_proxy import postgres_proxy
@@ -172,6 +174,22 @@ async def test_a_slow_postgres_changes_nothing_although_a_standby_waits(dsn: str
             line.delay_s = 0
             assert not watching.done() and not waiting.done()
             assert await leader.writes()
+
+
+async def test_a_leader_whose_start_takes_long_is_not_replaced(stopped: World) -> None:
+    silence_s = {"leader_silence_s": SILENCE_S}
+    stopped.settings = stopped.settings.model_copy(update=silence_s)
+    runtime = HandRuntime()
+    runtime.removal_s = 2 * SILENCE_S  # as of pods on a busy node
+    async with control(stopped.settings.postgres_dsn) as standby:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(stopped.start(runtime))
+            await asyncio.sleep(0.5)
+            waiting = tasks.create_task(standby.lead())
+            await asyncio.sleep(3 * SILENCE_S)
+            assert not waiting.done()
+            waiting.cancel()
+    assert await stopped.is_ready()
 
 
 async def test_installations_in_different_databases_do_not_compete(dsn: str) -> None:
