@@ -95,18 +95,18 @@ class ControlProcesses:
 
     async def leader(self) -> ControlProcess:
         """Wait until one process leads, and return it."""
-        found: list[ControlProcess] = []
+        leaders: list[ControlProcess] = []
 
         async def leads() -> bool:
-            found[:] = [one for one in self.running if await one.readiness() == "ready"]
-            assert len(found) < 2, "two processes lead"
-            return bool(found)
+            leaders[:] = [one for one in self.running if await one.readiness() == "ready"]
+            assert len(leaders) < 2, "two processes lead"
+            return bool(leaders)
 
         try:
             await until(leads, MEND_WITHIN_S)
         except (TimeoutError, AssertionError) as error:
             raise AssertionError(f"{error}\n{self.logs()}") from error
-        return found[0]
+        return leaders[0]
 
     async def end_of(self, one: ControlProcess) -> int:
         """Wait until a process has ended; return its exit code."""
@@ -212,9 +212,9 @@ class ControlProcesses:
                     ).json()
                     events += page["items"]
                     after = events[-1]["rev"] if page["next"] is not None else None
-                stored = [_event(item) for item in events]
-                assert_replay_is_deterministic(stored)
-                for event in stored:
+                events_of = [_event(item) for item in events]
+                assert_replay_is_deterministic(events_of)
+                for event in events_of:
                     yield parse_payload(event)
 
 

@@ -146,15 +146,15 @@ class Leadership:
     async def _check(self) -> bool:
         """Return whether the lock's connection answers, however slowly, and the lock is still held."""
         async with asyncio.TaskGroup() as tasks:
-            asked = tasks.create_task(self._ask())
-            await asyncio.wait((asked,), timeout=ANSWER_S)
-            if not asked.done():
+            question = tasks.create_task(self._ask())
+            await asyncio.wait((question,), timeout=ANSWER_S)
+            if not question.done():
                 self._begin_doubt(f"Postgres has not answered for {ANSWER_S:g} s")
-                await self._wait_for_slow(asked)
-                if await asked:
+                await self._wait_for_slow(question)
+                if await question:
                     # It may have been held up on its way, and says nothing about now.
                     return await self._ask_within(SLOW_S)
-        return await asked
+        return await question
 
     async def _ask_within(self, seconds: float) -> bool:
         try:
@@ -170,18 +170,18 @@ class Leadership:
             return False
         return True
 
-    async def _wait_for_slow(self, asked: "asyncio.Task[bool]") -> None:
+    async def _wait_for_slow(self, question: "asyncio.Task[bool]") -> None:
         """Wait until Postgres answers, says that this session is gone, or was silent for too long."""
         deadline = asyncio.get_running_loop().time() + SLOW_S
-        while not asked.done() and asyncio.get_running_loop().time() < deadline:
+        while not question.done() and asyncio.get_running_loop().time() < deadline:
             try:
                 async with asyncio.timeout(ANSWER_S):
                     if await self._lock.ask_holder() != self._lock.name:
                         break
             except (Unavailable, TimeoutError):
                 pass  # Postgres is away or slow for everybody
-            await asyncio.wait((asked,), timeout=INTERVAL_S)
-        if not asked.done():
+            await asyncio.wait((question,), timeout=INTERVAL_S)
+        if not question.done():
             self._lock.drop()  # which fails the question
 
     async def _regain(self) -> None:
@@ -211,7 +211,7 @@ class Leadership:
         if not self._lock.is_connected:
             await self._lock.connect()
         is_taken = await self._lock.try_take()
-        if self._term is None:  # lost before its first write; the next start begins anew
+        if self._term is None:  # lost before its first write; the next start begins again
             raise LeadershipLost
         if await self._lock.read_term() != self._term:
             raise LeadershipLost
