@@ -85,7 +85,7 @@ def chat(text: str, attempts: int = 1_000) -> str:
     """Say something to the agent until it answers; a cut connection is tried again."""
     until = time.monotonic() + MENDED_WITHIN_S
     for attempt in range(1, attempts + 1):
-        control = ("-n", NAMESPACE, "exec", "deploy/control", "--", "choirctl")
+        control = ("-n", NAMESPACE, "exec", "service/control", "--", "choirctl")
         answer = kubectl(*control, "chat", "-m", text, check=False)
         if answer.strip():
             return answer

@@ -1,9 +1,11 @@
 """Entry point of choird: `python -m choir_control`.
 
-Exits 0 after SIGTERM or SIGINT; exits 1 with one paragraph on standard error when it cannot start.
+Exits 0 after SIGTERM or SIGINT; exits 1 with one paragraph on standard error when it cannot start; exits 75
+when another control process has taken over.
 """
 
 import asyncio
+import os
 import sys
 
 # structlog imports rich if it is installed, for coloured tracebacks: 5 MB and 0.1 s that a service does not
@@ -34,7 +36,9 @@ async def serve_until_stopped(
     runtime = make_runtime(settings, secrets, redactor)
     stop_fast = asyncio.Event()
     stop = stop_on_signals(stop_fast, settings.agents_stop_s + CLOSE_TIMEOUT_S)
-    await ControlApp(settings, secrets, runtime, redactor=redactor).run(stop, stop_fast)
+    # Without a clean end: this process may no longer write, and the new leader cleans up.
+    app = ControlApp(settings, secrets, runtime, redactor=redactor, end_at_once=os._exit)
+    await app.run(stop, stop_fast)
 
 
 def _open_log(settings: ControlSettings) -> LogFile | None:

@@ -7,11 +7,12 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from choir_common.clock import Clock, SystemClock
+from choir_common.errors import Unavailable
 from choir_common.http.listen import bind_unix, serve
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.telemetry import Redactor
@@ -28,7 +29,7 @@ from choir_control.api_clients.service import SWEEP_INTERVAL_S as CLIENTS_INTERV
 from choir_control.approvals.service import EXPIRY_INTERVAL_S
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.secrets.mcp_tokens import RENEWAL_INTERVAL_S
-from choir_control.configuration.startup import read_startup_config
+from choir_control.configuration.startup import StartupConfig, read_startup_config
 from choir_control.conversations.agent_questions.service import (
     SWEEP_INTERVAL_S as QUESTIONS_INTERVAL_S,
 )
@@ -36,6 +37,8 @@ from choir_control.conversations.pairing.service import SWEEP_INTERVAL_S as PAIR
 from choir_control.conversations.schedules.wake_up_planner import (
     INTERVAL_S as WAKE_UPS_INTERVAL_S,
 )
+from choir_control.leadership.leadership import LeadershipLost
+from choir_control.leadership.standby_app import StandbyApp
 from choir_control.log.audit.anchoring import SWEEP_INTERVAL_S as ANCHOR_SWEEP_INTERVAL_S
 from choir_control.log.retention import job
 from choir_control.money.budgets import LOST_CALLS_INTERVAL_S
@@ -46,6 +49,10 @@ from choir_control.wiring.http import HttpServices, bus_endpoints
 from choir_control.wiring.services import SERVICE, ControlServices
 
 log = structlog.get_logger("choir.control")
+
+HAND_OVER_S = 5.0
+"""Time for the background tasks to end before a standby takes over."""
+ADDRESS_INTERVAL_S, ADDRESS_RETRY_S = 30.0, 1.0
 
 
 class ControlApp:
@@ -60,10 +67,15 @@ class ControlApp:
         *,
         redactor: Redactor | None = None,
         clock: Clock | None = None,
+        end_at_once: Callable[[int], object] | None = None,
     ) -> None:
-        """Build all objects. `redactor` filters the log lines and learns every secret."""
+        """Build all objects. `redactor` filters the log lines and learns every secret.
+
+        `end_at_once` ends the process with an exit code when another control process has taken over.
+        """
         self._settings = settings
         self._runtime = runtime
+        self._end_at_once = end_at_once
         self.services = ControlServices(
             settings=settings,
             secrets=secrets,
@@ -76,29 +88,95 @@ class ControlApp:
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:
         """Start in order, serve until `stop` is set, close in reverse order.
 
-        The agents are stopped first, which may take `agents_stop_s` seconds; `hurry` cuts that short.
-        Raises StartupError when it cannot start.
+        A standby waits until it leads. The agents are stopped first, which may take `agents_stop_s` seconds;
+        `hurry` cuts that short, and so does a standby, which resumes them. Raises StartupError when it cannot
+        start, and LeadershipLost when another control process has taken over.
         """
+        leadership = self.services.leadership
         async with contextlib.AsyncExitStack() as stack:
-            host_sockets, snapshot = await self._open(stack)
-            async with asyncio.TaskGroup() as tasks:
-                closed = asyncio.Event()
-                self._start_serving(tasks, host_sockets, closed)
-                background = tasks.create_task(self._run_background_tasks(snapshot))
-                await stop.wait()
-                log.info("choird is stopping")
-                timeout_s = self._settings.agents_stop_s
-                await self.services.sessions.shutdown.run(timeout_s, hurry or asyncio.Event())
-                closed.set()
-                self.services.log.signal_streams.close()
-                background.cancel()
+            startup_config = read_startup_config(self.services.configuration)
+            # the port first: it refuses a second choird of this home before its sockets are replaced
+            stack.callback(self.services.listener.close)
+            self.services.listener.bind()
+            stack.callback(leadership.release)
+            if not await leadership.start():
+                await self._stand_by(stop)
+                if not leadership.is_leader:
+                    return
+                startup_config = read_startup_config(self.services.configuration)
+                await self.services.config_changes.secret_reloader.read_again()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    # from the start: Postgres ends the session of a leader that is silent
+                    watching = tasks.create_task(self._watch_leadership())
+                    host_sockets, snapshot = await self._open(stack, startup_config)
+                    await self._serve_until(stop, hurry or asyncio.Event(), host_sockets, snapshot)
+                    watching.cancel()
+            except ExceptionGroup as group:
+                if len(group.exceptions) == 1:
+                    raise group.exceptions[0] from None
+                raise
+
+    async def _watch_leadership(self) -> None:
+        try:
+            await self.services.leadership.watch()
+        except LeadershipLost as lost:
+            log.error("another control process leads, ending at once", exit_code=lost.exit_code)
+            if self._end_at_once is not None:
+                self._end_at_once(lost.exit_code)
+            raise
+
+    async def _serve_until(
+        self,
+        stop: asyncio.Event,
+        hurry: asyncio.Event,
+        host_sockets: list[socket.socket],
+        snapshot: ConfigSnapshot,
+    ) -> None:
+        """Serve until `stop` is set; then stop the agents, or hand over to a standby, which resumes them."""
+        leadership = self.services.leadership
+        async with asyncio.TaskGroup() as tasks:
+            closed = asyncio.Event()
+            self._start_serving(tasks, host_sockets, closed)
+            background = tasks.create_task(self._run_background_tasks(snapshot))
+            await stop.wait()
+            log.info("choird is stopping", has_standby=leadership.has_standby)
+            if not leadership.has_standby:
+                await self.services.sessions.shutdown.run(self._settings.agents_stop_s, hurry)
+            closed.set()
+            self.services.log.signal_streams.close()
+            background.cancel()
+            if leadership.has_standby:
+                await self._hand_over(background)
+
+    async def _stand_by(self, stop: asyncio.Event) -> None:
+        """Answer as a standby until this process leads, or until `stop` is set."""
+        services, done = self.services, asyncio.Event()
+        log.info("standby: another control process leads", tcp=services.listener.address)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(services.listener.serve_copy(StandbyApp(SERVICE), done))
+            waits = [
+                tasks.create_task(services.leadership.wait()),
+                tasks.create_task(stop.wait()),
+            ]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+            done.set()
+
+    async def _hand_over(self, background: asyncio.Task[None]) -> None:
+        """Free the lock as soon as nothing here writes; the standby resumes the agents."""
+        await asyncio.wait((background,), timeout=HAND_OVER_S)
+        await self._runtime.close()
+        await self.services.database.close()
+        self.services.leadership.release()
+        log.info("handed over to a standby")
 
     async def _open(
-        self, stack: contextlib.AsyncExitStack
+        self, stack: contextlib.AsyncExitStack, startup_config: StartupConfig
     ) -> tuple[list[socket.socket], ConfigSnapshot]:
         """Open sockets, database and configuration; clean up after the previous run."""
         services = self.services
-        startup_config = read_startup_config(services.configuration)
         host_sockets = self._bind(stack, startup_config.agents)
         stack.push_async_callback(services.gateway.aclose)
         stack.push_async_callback(services.egress.aclose)
@@ -108,6 +186,7 @@ class ControlApp:
         files = read_migrations("choir_control.migrations")
         applied = await migrate(services.database, "choir_control", files)
         log.info("database schema ready", applied=applied)
+        await services.leadership.begin_term()
         candidate = await startup_config.or_last_valid(services.configuration)
         services.agent_sockets.bind(sorted(candidate.config.agents))
         snapshot = await services.configuration.put_in_force(candidate)
@@ -128,11 +207,8 @@ class ControlApp:
     def _bind(
         self, stack: contextlib.AsyncExitStack, agent_ids: Sequence[str]
     ) -> list[socket.socket]:
-        """Bind every socket before any other step, so that a port in use leaves nothing half started."""
-        listener, agent_sockets = self.services.listener, self.services.agent_sockets
-        # the port first: it refuses a second choird of this home before its sockets are replaced
-        stack.callback(listener.close)
-        listener.bind()
+        """Bind the Unix sockets, which replaces those of an earlier leader of this home."""
+        agent_sockets = self.services.agent_sockets
         control_socket = bind_unix(self._settings.control_socket)
         stack.enter_context(contextlib.closing(control_socket))
         stack.callback(agent_sockets.close)
@@ -140,7 +216,7 @@ class ControlApp:
         log.info(
             "listening",
             socket=str(self._settings.control_socket),
-            tcp=listener.address,
+            tcp=self.services.listener.address,
             agents=len(agent_ids),
         )
         return [control_socket]
@@ -173,6 +249,7 @@ class ControlApp:
                 ("web push", services.web.push.notifier.run()),
                 ("mcp", self.http.mcp.run()),
                 ("bus", self._serve_bus()),
+                ("address", self._claim_address()),
             ):
                 tasks.create_task(worker, name=name)
             for name, interval_s, run in (
@@ -205,11 +282,29 @@ class ControlApp:
             log.info("choird ready", config_version=snapshot.version, agents=agents)
 
     async def _serve_bus(self) -> None:
-        """Serve the gateway over NATS once it is reachable. Until then agents work and messages wait."""
-        services = self.services
+        """Serve the gateway over NATS once it is reachable. Until then agents work and messages wait.
+
+        While another control process may have taken over, that one serves.
+        """
+        services, leadership = self.services, self.services.leadership
         endpoints = bus_endpoints(services)
-        async with services.bus, services.bus.serve(SERVICE, VERSION, *endpoints):
-            log.info("bus connected")
-            services.log.archiver.wake()
-            await services.config_changes.versions.notify_gateway()
-            await asyncio.Event().wait()
+        async with services.bus:
+            while True:
+                await leadership.until_certain()
+                async with services.bus.serve(SERVICE, VERSION, *endpoints):
+                    log.info("bus connected")
+                    services.log.archiver.wake()
+                    await services.config_changes.versions.notify_gateway()
+                    await leadership.until_in_doubt()
+
+    async def _claim_address(self) -> None:
+        """Lead clients to this process, now and after somebody else has changed that."""
+        while True:
+            await self.services.leadership.until_certain()
+            try:
+                await self._runtime.claim_address()
+                pause_s = ADDRESS_INTERVAL_S
+            except Unavailable as error:
+                log.warning("clients are not led here yet", error=error.message)
+                pause_s = ADDRESS_RETRY_S
+            await asyncio.sleep(pause_s)

@@ -22,6 +22,8 @@ class ControlSettings(BusServiceSettings):
     """Address of the database, without the password; the embedded stack passes its socket."""
     database_connections: int = Field(default=10, ge=2, le=100)
     """Pool size; ten connections carry the heartbeats of 200 agents on two cores."""
+    leader_silence_s: float = Field(default=5.0, ge=3, le=60)
+    """Seconds without a word of the leading control process after which Postgres lets a standby lead."""
     http_host: str = "127.0.0.1"
     """Address of the TCP listener; anything but loopback needs an operator token."""
     http_port: int = Field(default=9400, ge=0, le=65535)

@@ -17,6 +17,7 @@ class HandRuntime:
         self.refuse_starts = False
         self.away = ""
         self.orphans = 0
+        self.removal_s = 0.0
         self.sessions_over: list[tuple[str, str]] = []
         self._exits: asyncio.Queue[AgentExit] = asyncio.Queue()
 
@@ -57,7 +58,11 @@ class HandRuntime:
     def archive_log(self, agent_id: str, session_id: str) -> None:
         self.sessions_over.append((agent_id, session_id))
 
+    async def claim_address(self) -> None:
+        pass
+
     async def remove_orphans(self) -> int:
+        await asyncio.sleep(self.removal_s)
         return self.orphans
 
     async def exits(self) -> AsyncIterator[AgentExit]:

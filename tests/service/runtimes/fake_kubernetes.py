@@ -67,6 +67,7 @@ class FakeKubernetes:
         app.router.add_get(pods, self._list)
         app.router.add_get(pods + "/{name}", self._read)
         app.router.add_delete(pods + "/{name}", self._delete)
+        app.router.add_patch(pods + "/{name}", self._patch)
         app.router.add_get(pods + "/{name}/log", self._log)
         app.router.add_get(pods + "/{name}/attach", self._attach)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -178,7 +179,10 @@ class FakeKubernetes:
         pod = self.pods.get(request.match_info["name"])
         if pod is None:
             return _missing(request)
-        grace_s = int(request.query["gracePeriodSeconds"])
+        options = await request.json()
+        if options["preconditions"]["uid"] != pod.body["metadata"]["uid"]:
+            return _status(409, "the UID in the precondition does not match")
+        grace_s = int(options["gracePeriodSeconds"])
         if grace_s == 0 or pod.process is None:
             self.remove(pod)
         else:
@@ -186,6 +190,20 @@ class FakeKubernetes:
             self._tell("MODIFIED", pod)
             if not self.is_cut_off:
                 self._spawn(self._terminate(pod, grace_s))
+        return web.json_response(pod.body)
+
+    async def _patch(self, request: web.Request) -> web.Response:
+        pod = self.pods.get(request.match_info["name"])
+        if pod is None:
+            return _missing(request)
+        if request.content_type != "application/strategic-merge-patch+json":
+            return _status(415, f"not a merge patch: {request.content_type}")
+        (labels,) = (await request.json())["metadata"].values()
+        own = pod.body["metadata"]["labels"]
+        for name, value in labels.items():
+            own.pop(name, None)
+            own.update({} if value is None else {name: value})
+        self._tell("MODIFIED", pod)
         return web.json_response(pod.body)
 
     async def _log(self, request: web.Request) -> web.StreamResponse:

@@ -61,6 +61,29 @@ async def test_an_api_server_that_is_not_there_is_said_in_a_sentence() -> None:
         await nowhere.close()
 
 
+async def test_the_leaders_pod_alone_has_the_label_that_the_service_selects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with fake_yard_for(cluster, "waiting") as yard:
+        pods = [await yard.runtime.start(yard.spec(agent)) for agent in ("main", "other")]
+        for leader, other in (pods, pods[::-1]):
+            monkeypatch.setattr("socket.gethostname", lambda name=leader.handle: name)
+            await yard.runtime.claim_address()
+            labels = {pod.name: pod.body["metadata"]["labels"] for pod in yard.pods()}
+            assert labels[leader.handle]["choir.leader"] == yard.claim
+            assert "choir.leader" not in labels[other.handle]
+
+
+async def test_a_pod_that_another_control_has_started_since_is_not_deleted() -> None:
+    async with fake_yard_for(cluster, "waiting") as yard:
+        running = await yard.runtime.start(yard.spec())
+        await yard.report()
+        api = yard.api()
+        await api.delete(running.handle, "uid-of-an-earlier-one", 0)
+        await api.close()
+        assert await yard.places() == [running.handle]
+
+
 async def test_a_trial_of_a_tool_is_refused_with_the_way_that_works() -> None:
     async with fake_yard_for(cluster, "unused") as yard:
         order = ToolTrialOrder(tool="x.y", input={}, workspace="/w", choir_dir="/c")

@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from choir_browser.settings import BrowserSecrets
+from choir_control.agents.runtimes.kubernetes.pod import LEADER
+from choir_control.leadership.standby_app import STANDBY_IS_READY
 from choir_control.settings import ControlSecrets, ControlSettings
 from choir_egress.agent_port import server_tls
 from choir_egress.settings import EgressSecrets, EgressSettings
@@ -79,14 +81,53 @@ def test_every_pod_is_held_as_hard_as_an_agents(overlay: str) -> None:
             assert not secret, f"a secret in the environment of {name}"
 
 
-def test_there_is_one_control_and_one_gateway_at_a_time() -> None:
-    for name in ("control", "gateway"):
-        (found,) = [
-            one["spec"]
-            for one in manifests("trial")
-            if one["kind"] == "Deployment" and one["metadata"]["name"] == name
-        ]
-        assert (found["replicas"], found["strategy"]) == (1, {"type": "Recreate"})
+def _deployment(name: str) -> Manifest:
+    (found,) = [
+        one["spec"]
+        for one in manifests("trial")
+        if one["kind"] == "Deployment" and one["metadata"]["name"] == name
+    ]
+    return dict(found)
+
+
+def test_there_is_one_gateway_at_a_time() -> None:
+    gateway = _deployment("gateway")
+    assert (gateway["replicas"], gateway["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_control_is_updated_by_a_standby_and_clients_are_led_to_the_leader() -> None:
+    control = _deployment("control")
+    update = {"maxSurge": 1, "maxUnavailable": 0}
+    assert control["strategy"] == {"type": "RollingUpdate", "rollingUpdate": update}
+    (container,) = control["template"]["spec"]["containers"]
+    # a rollout and a disruption budget count ready pods, and a standby is as good as the leader
+    assert STANDBY_IS_READY in container["readinessProbe"]["httpGet"]["path"]
+    env = {variable["name"]: variable["value"] for variable in container["env"]}
+    (service,) = [
+        one["spec"]
+        for one in manifests("trial")
+        if one["kind"] == "Service" and one["metadata"]["name"] == "control"
+    ]
+    assert service["selector"][LEADER] == env["CHOIR_KUBERNETES_CLAIM"]
+    assert LEADER not in control["template"]["metadata"]["labels"]
+    (role,) = [
+        one
+        for one in manifests("trial")
+        if one["kind"] == "Role" and one["metadata"]["name"] == "choir-control"
+    ]
+    assert "patch" in role["rules"][0]["verbs"]
+
+
+def test_production_has_a_standby_that_a_drain_leaves() -> None:
+    patches = yaml.safe_load_all((ROOT / "overlays/production/patches.yaml").read_text())
+    (control,) = [one["spec"] for one in patches if one["metadata"]["name"] == "control"]
+    assert control["replicas"] == 2
+    budgets = {
+        one["metadata"]["name"]: one["spec"]
+        for one in manifests("production")
+        if one["kind"] == "PodDisruptionBudget"
+    }
+    assert budgets["control"]["minAvailable"] == 1
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

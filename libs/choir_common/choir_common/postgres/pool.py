@@ -6,8 +6,8 @@ retries under the same key. If no connection can be acquired the database is una
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol, Self, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import asyncpg
 import stamina
@@ -19,6 +19,7 @@ from choir_common.process import preserve_cancellation
 
 log = structlog.get_logger("choir.postgres")
 
+T = TypeVar("T")
 Record: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 DedicatedConnection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -97,6 +98,14 @@ class Database:
 
         Raises StartupError if the server does not come up or refuses the credentials.
         """
+        self._pool = await self.wait_for_server(self._open)
+        return self
+
+    async def wait_for_server(self, connect: Callable[[], Awaitable[T]]) -> T:
+        """Return what `connect` returns; repeat it for up to 30 s while the server is starting.
+
+        Raises StartupError if the server does not come up or refuses the credentials.
+        """
         try:
             async for attempt in stamina.retry_context(
                 on=_CONNECTION_ERRORS + _SERVER_REFUSALS,
@@ -106,13 +115,13 @@ class Database:
                 wait_max=1,
             ):
                 with attempt:
-                    self._pool = await self._open()
+                    return await connect()
         except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS, asyncpg.PostgresError) as error:
             raise StartupError(
                 f"Cannot use Postgres at {self._dsn}: {error or type(error).__name__}. "
                 "Check that it runs and that its password is the one in the secrets."
             ) from error
-        return self
+        raise AssertionError("retry_context returns or raises")
 
     async def _open(self) -> "asyncpg.Pool[asyncpg.Record]":
         return await asyncpg.create_pool(
@@ -147,13 +156,24 @@ class Database:
         finally:
             connection.terminate()
 
-    async def open_dedicated(self) -> DedicatedConnection:
-        """Open a connection outside the pool, without a statement timeout. The caller closes it."""
+    async def open_dedicated(self, **settings: str) -> DedicatedConnection:
+        """Open a connection outside the pool, without a statement timeout. The caller closes it.
+
+        `settings` are parameters of its session, such as `application_name`.
+        """
         return await asyncpg.connect(
-            self._dsn, password=self._password, timeout=ACQUIRE_TIMEOUT_S, command_timeout=None
+            self._dsn,
+            password=self._password,
+            timeout=ACQUIRE_TIMEOUT_S,
+            command_timeout=None,
+            server_settings={"application_name": self._application, **settings},
         )
 
     async def __aexit__(self, *exc: object) -> None:
+        """Close the pool."""
+        await self.close()
+
+    async def close(self) -> None:
         """Close the pool; connections still busy after two seconds are terminated."""
         if self._pool:
             try:
@@ -285,6 +305,16 @@ class Database:
             return bool(await self.fetchval("SELECT 1") == 1)
         except Unavailable:
             return False
+
+
+@contextlib.contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise a failure of a dedicated connection or of its opening as OutcomeUnknown."""
+    with preserve_cancellation():
+        try:
+            yield
+        except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS) as error:
+            raise _broken(error) from error
 
 
 def _unreachable(error: BaseException) -> Unavailable:

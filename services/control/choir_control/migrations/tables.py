@@ -27,6 +27,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from choir_control.migrations import (
     api_client_tables,
     approval_tables,
+    leader_tables,
     pairing_tables,
     question_tables,
     schedule_tables,
@@ -40,6 +41,7 @@ __all__ = (
     "SCHEMA",
     "api_client_tables",
     "approval_tables",
+    "leader_tables",
     "pairing_tables",
     "question_tables",
     "schedule_tables",

@@ -46,6 +46,8 @@ from choir_control.conversations.pairing.service import PairingService
 from choir_control.conversations.pairing.store import PairingStore
 from choir_control.conversations.session_overview import AgentOverview
 from choir_control.conversations.telegram.service import TelegramConnector
+from choir_control.leadership.leadership import Leadership
+from choir_control.leadership.lock_store import LeaderLock
 from choir_control.settings import ControlSecrets, ControlSettings
 from choir_control.wiring.agent_questions import make_question_service
 from choir_control.wiring.approvals import ApprovalServices, ProposalServices
@@ -88,10 +90,18 @@ class ControlServices:
         self.runtime = runtime
         self.redactor = redactor
         self._clock = clock
+        address = settings.database_address(secrets)
+        lock = LeaderLock(
+            Database(*address, size=1, application=SERVICE),
+            service=SERVICE,
+            silence_s=settings.leader_silence_s,
+        )
+        self.leadership = Leadership(lock)
         self.database = Database(
-            *settings.database_address(secrets),
+            *address,
             size=settings.database_connections,
             application=SERVICE,
+            setup=self.leadership,
         )
         self.bus = Bus(settings.nats_url, secrets.nats_key, "control")
         self.gateway = _make_gateway_clients(settings, secrets)

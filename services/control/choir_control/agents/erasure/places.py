@@ -150,6 +150,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
         "config_versions": FreeOfText("config.json, which an operator edits"),
         "conversation_memory": FreeOfText("settings"),
         "erased_logs": FreeOfText("hashes and signatures"),
+        "leader_term": FreeOfText("a number"),
         "leases": FreeOfText("names of resources"),
         "ledger": FreeOfText("amounts and ids"),
         "conversation_followers": FreeOfText("names of conversations, as in config.json"),

@@ -55,6 +55,9 @@ class RuntimeWithRecords(Generic[A]):
         while (exit_ := await self._exits.get()) is not None:
             yield exit_
 
+    async def claim_address(self) -> None:
+        """Do nothing: clients have the address of one process."""
+
     def _reserve(self, agent: A) -> A:
         """Enter an agent before the first await of its start, so that a second start is refused.
 

@@ -160,6 +160,10 @@ class AgentRuntime(Protocol):
         """Yield every exit as it happens, including those caused by `stop`."""
         ...
 
+    async def claim_address(self) -> None:
+        """Lead clients to this control process, because it leads. Raises Unavailable."""
+        ...
+
     async def close(self) -> None:
         """Kill the agents that still run and release the adapter's resources."""
         ...

@@ -40,8 +40,13 @@ class TcpListener:
             self._socket.close()
 
     async def serve(self, app: ASGIApp, closed: asyncio.Event) -> None:
-        """Serve requests until `closed` is set."""
+        """Serve requests until `closed` is set, and close the socket."""
         sockets = [] if self._socket is None else [self._socket]
+        await serve(app, sockets, closed, self._tls.context if self._tls else None)
+
+    async def serve_copy(self, app: ASGIApp, closed: asyncio.Event) -> None:
+        """Serve requests until `closed` is set, and keep the socket for `serve`."""
+        sockets = [] if self._socket is None else [self._socket.dup()]
         await serve(app, sockets, closed, self._tls.context if self._tls else None)
 
     @property

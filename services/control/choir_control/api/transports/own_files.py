@@ -3,7 +3,10 @@
 choirctl reads `ca.pem` in the same directory.
 """
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +38,18 @@ class CertificateFiles:
     def key(self) -> Path:
         """The server's key, replaced at each start."""
         return self.directory / "server.key"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other control processes of this home from these files; raises StartupError."""
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = (self.directory / ".lock").open("w")
+        except OSError as error:
+            raise StartupError(f"Cannot write {self.directory}: {error.strerror}.") from error
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
+            yield
 
 
 def write_private(path: Path, content: bytes) -> None:

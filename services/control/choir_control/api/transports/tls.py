@@ -49,8 +49,9 @@ def load_server_tls(settings: ControlSettings, now: datetime.datetime) -> Server
         issue_certificate,
     )
 
-    issue_certificate(files, certificate_names(settings), now)
-    return ServerTls(_context(files.certificate, files.key), _read(files.authority))
+    with files.locked():  # a standby of this home may start at the same time
+        issue_certificate(files, certificate_names(settings), now)
+        return ServerTls(_context(files.certificate, files.key), _read(files.authority))
 
 
 def certificate_names(settings: ControlSettings) -> list[str]:

@@ -69,6 +69,18 @@ class SecretReloader:
             name: value for name, value in values.items() if name in self._startup_names()
         }
 
+    async def read_again(self) -> None:
+        """Take the values of the file, which may have changed while this process was a standby."""
+        try:
+            values = await asyncio.to_thread(read_secret_file, self._path)
+        except Exception:  # a deployment without the file: the values of the start are all there is
+            return
+        self._replace(values)
+
+    def _replace(self, values: Mapping[str, str]) -> SecretChanges:
+        secrets = {name: value for name, value in values.items() if name not in RESERVED_SECRETS}
+        return self._secrets.replace({**secrets, **self._deployment_secrets})
+
     async def apply(self) -> SecretReloadResult:
         """Replace all values by those in the file.
 
@@ -77,13 +89,10 @@ class SecretReloader:
         """
         async with self._lock:
             values = await asyncio.to_thread(read_secret_file, self._path)
-            secrets = {
-                name: value for name, value in values.items() if name not in RESERVED_SECRETS
-            }
             # The step that can fail comes first.
             version = await self._configuration.renumber()
             # No await between these two steps: a reader of the new version must get the new values.
-            swap = self._secrets.replace({**secrets, **self._deployment_secrets})
+            swap = self._replace(values)
             await self._announcer.announce(version)
         log.info(
             "secrets applied",
@@ -92,7 +101,7 @@ class SecretReloader:
             changed=swap.changed,
             removed=swap.removed,
         )
-        overridden = tuple(sorted(name for name in self._deployment_secrets if name in secrets))
+        overridden = tuple(sorted(name for name in self._deployment_secrets if name in values))
         return SecretReloadResult(version, swap, overridden, self._at_restart(values))
 
     def _at_restart(self, values: Mapping[str, str]) -> tuple[str, ...]:

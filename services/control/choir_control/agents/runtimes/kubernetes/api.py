@@ -76,20 +76,31 @@ class PodApi:
                 return None
             return await _checked_json(response)
 
-    async def delete(self, name: str, grace_s: int) -> None:
+    async def delete(self, name: str, uid: str, grace_s: int) -> None:
         """Delete a pod: SIGTERM, and SIGKILL after `grace_s` seconds. With 0, do not wait for its node.
 
-        Raises Unavailable.
+        A later pod with that name stays. Raises Unavailable.
         """
+        options = {"gracePeriodSeconds": grace_s, "preconditions": {"uid": uid}}
         with _translate_errors("delete the pod"):
             api = await self._connect()
             response = await api.delete_namespaced_pod(
-                name, self._namespace, grace_period_seconds=grace_s, **_raw(REQUEST_S)
+                name, self._namespace, body=options, **_raw(REQUEST_S)
             )
-            if response.status == HTTPStatus.NOT_FOUND:
+            if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 response.release()
             else:
                 await _checked_json(response)
+
+    async def label(self, name: str, labels: Mapping[str, str | None]) -> None:
+        """Set labels of a pod, and remove those that are None. Raises Unavailable."""
+        with _translate_errors("label the pod"):
+            api = await self._connect()
+            await _json(
+                api.patch_namespaced_pod(
+                    name, self._namespace, {"metadata": {"labels": labels}}, **_raw(REQUEST_S)
+                )
+            )
 
     async def list_pods(self, labels: Mapping[str, str]) -> PodList:
         """Return the pods with these labels. Raises Unavailable."""

@@ -25,6 +25,8 @@ CLAIM = "choir.claim"
 AGENT = "choir.agent"
 SESSION = "choir.session"
 EPOCH = "choir.epoch"
+LEADER = "choir.leader"
+"""Label of the leading control process's pod, which the Service `control` selects; its value is the claim."""
 
 CONTAINER_NAME = "agent"
 NODE_LOST_AFTER_S = 30

@@ -51,11 +51,11 @@ async def remove_pod(api: PodApi, name: str, uid: str, grace_s: int, confirm_s: 
     lost or cut off, and what an agent there still writes to the log is refused by its epoch. Raises
     Unavailable.
     """
-    await api.delete(name, grace_s)
+    await api.delete(name, uid, grace_s)
     if await _await_gone(api, name, uid, grace_s + confirm_s):
         return
     log.warning("the node of a pod does not confirm its end, deleting it without", pod=name)
-    await api.delete(name, 0)
+    await api.delete(name, uid, 0)
     await _await_gone(api, name, uid, confirm_s)
 
 

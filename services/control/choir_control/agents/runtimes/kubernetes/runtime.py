@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import math
 import os
+import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from choir_control.agents.runtimes.kubernetes.api import PodApi
 from choir_control.agents.runtimes.kubernetes.pod import (
     AGENT,
     EPOCH,
+    LEADER,
     SESSION,
     PodSite,
     installation_labels,
@@ -186,6 +188,18 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
         orphans = [pod for pod in pod_list.pods if uid_of(pod) not in own]
         await asyncio.gather(*(self._remove_orphan(pod) for pod in orphans))
         return len(orphans)
+
+    async def claim_address(self) -> None:
+        """Label this process's pod as the leader's, and no other. Raises Unavailable."""
+        own = socket.gethostname()  # a pod's host name is its name
+        labels = {LEADER: self._site.claim}
+        listed = await self._api.list_pods(labels)
+        names = {str(pod["metadata"]["name"]) for pod in listed.pods}
+        for name in names - {own}:
+            await self._api.label(name, {LEADER: None})
+        if own not in names:
+            await self._api.label(own, labels)
+            log.info("clients are led here", pod=own)
 
     async def close(self) -> None:
         """Kill the agents that still run and release the adapter's resources; idempotent."""
