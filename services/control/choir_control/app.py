@@ -278,8 +278,7 @@ class ControlApp:
             tasks.create_task(services.triggers.worker.run(), name="triggers")
             tasks.create_task(services.triggers.folders.run(), name="watched folders")
             self.http.readiness.mark_started()
-            agents = len(snapshot.config.agents)
-            log.info("choird ready", config_version=snapshot.version, agents=agents)
+            log.info("choird ready", config_version=snapshot.version)
 
     async def _serve_bus(self) -> None:
         """Serve the gateway over NATS once it is reachable. Until then agents work and messages wait.

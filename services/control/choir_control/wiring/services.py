@@ -73,6 +73,21 @@ def _make_gateway_clients(settings: ControlSettings, secrets: ControlSecrets) ->
     )
 
 
+def _make_database(
+    settings: ControlSettings, secrets: ControlSecrets
+) -> tuple[Leadership, Database]:
+    """Return who decides whether this process leads, and the database, which only the leader may use."""
+    address = settings.database_address(secrets)
+    lock = LeaderLock(
+        Database(*address, size=1, application=SERVICE),
+        service=SERVICE,
+        silence_s=settings.leader_silence_s,
+    )
+    leadership = Leadership(lock)
+    size = settings.database_connections
+    return leadership, Database(*address, size=size, application=SERVICE, setup=leadership)
+
+
 class ControlServices:
     """All services of control, in the order in which they depend on each other."""
 
@@ -90,19 +105,7 @@ class ControlServices:
         self.runtime = runtime
         self.redactor = redactor
         self._clock = clock
-        address = settings.database_address(secrets)
-        lock = LeaderLock(
-            Database(*address, size=1, application=SERVICE),
-            service=SERVICE,
-            silence_s=settings.leader_silence_s,
-        )
-        self.leadership = Leadership(lock)
-        self.database = Database(
-            *address,
-            size=settings.database_connections,
-            application=SERVICE,
-            setup=self.leadership,
-        )
+        self.leadership, self.database = _make_database(settings, secrets)
         self.bus = Bus(settings.nats_url, secrets.nats_key, "control")
         self.gateway = _make_gateway_clients(settings, secrets)
         self.listener = TcpListener(settings)
