@@ -8,7 +8,6 @@ from typing import assert_never
 
 from choir_common.errors import Conflict, StartupError
 from choir_common.i18n import _
-from choir_local.backup.create import unsupported_server
 from choir_local.backup.passphrase import stored_passphrase
 from choir_local.backup.sources import BACKUPS
 from choir_local.backup.storage import backup_name
@@ -82,7 +81,13 @@ class ComposeSteps:
         """Check everything, and fetch the new images beside those in use."""
         server = configured_server(self._home)
         if server is not None:
-            raise Conflict(unsupported_server(self._home, server.host))
+            raise Conflict(
+                _(
+                    "{config_file} names the Postgres at {host}, which the upgrade of containers cannot copy "
+                    "and put back. Upgrade by hand: `choirctl backup create`, then start the new version; it "
+                    "migrates. To go back, restore that server from a copy of its own. See docs/upgrade.md."
+                ).format(config_file=self._home.config_file, host=server.host)
+            )
         check_version(self._home, self._backups)
         config = await self._project.config()
         self._images.check(config)
