@@ -55,7 +55,7 @@ def migrate(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> N
         print_json({"applied": applied})
         return
     for schema, names in applied.items():
-        stderr_console().print(f"{schema}: {', '.join(names) or 'up to date'}", markup=False)
+        stderr_console().print(f"{schema}: {', '.join(names) or _('up to date')}", markup=False)
 
 
 def backup(
@@ -137,7 +137,7 @@ def restore(
 
 
 def _restore(settings: LocalSettings, file: Path, *, force: bool) -> RestoreResult:
-    with stderr_console().status("restoring…") as line:
+    with stderr_console().status(_("restoring…")) as line:
         work = put_back(
             settings, file.absolute(), force=force, show_progress=lambda words: _show(line, words)
         )

@@ -102,7 +102,7 @@ def upgrade(
 def run_upgrade(settings: LocalSettings, record: UpgradeRecord, *, resumes: bool) -> UpgradeRecord:
     """Do an upgrade, or what is left of it, and show its steps. The caller has the lock."""
     file = UpgradeRecordFile(LocalHome(settings.home))
-    with stderr_console().status("upgrading…") as line:
+    with stderr_console().status(_("upgrading…")) as line:
         sequence = UpgradeSequence(
             file,
             upgrade_steps(settings, record),
