@@ -28,6 +28,7 @@ from choir_local.stack import running_stack
 from choir_local.upgrade.compose_steps import ComposeSteps
 from choir_local.upgrade.record import UpgradeRecord, UpgradeVersions
 from choir_local.upgrade.server_snapshot import NamedServerSnapshot
+from choir_local.upgrade.steps import EmbeddedSteps
 from choir_memory.schema.store import SpaceStore, agent_transaction
 from choirctl.start.state_directory import create_state_directory
 from tests.service.local.test_database import write_log
@@ -174,6 +175,11 @@ async def change_everything(named: NamedServer) -> None:
     await SpaceStore(named.alice).create("later")
 
 
+def upgrade_record() -> UpgradeRecord:
+    code = UpgradeVersions(kind="installed")
+    return UpgradeRecord(id="u1", made_at=datetime.now(UTC), code=code, was_running=False)
+
+
 async def test_schemas_on_a_server_elsewhere_are_put_back_exactly(
     named: NamedServer, home: Path
 ) -> None:
@@ -187,6 +193,11 @@ async def test_schemas_on_a_server_elsewhere_are_put_back_exactly(
     await named.snapshot.make()
     assert await named.tables() == before, "the trial changes nothing"
     await named.snapshot.check_heads()
+    settings, config = settings_for(home), (home / "config.json").read_bytes()
+    assert EmbeddedSteps(settings, upgrade_record()).uses_named_server
+    (home / "config.json").write_text("{")
+    assert EmbeddedSteps(settings, upgrade_record()).uses_named_server, "not another database"
+    (home / "config.json").write_bytes(config)
     await change_everything(named)
     with pytest.raises(StartupError, match="changed the log of session"):
         await named.snapshot.check_heads()

@@ -70,6 +70,10 @@ class NamedServerSnapshot:
         self._failed = directory / "failed.dump"
         """The data of an upgrade that was undone, until the next upgrade."""
 
+    def exists(self) -> bool:
+        """Return whether an upgrade has dumped the schemas and not ended yet."""
+        return self._dump.exists()
+
     async def database_size(self) -> int:
         """Return the size of the database on the server."""
         async with self._open() as (_access, database):
@@ -93,6 +97,7 @@ class NamedServerSnapshot:
             try:
                 await self._replace(access, database, "ROLLBACK")
             except StartupError as error:
+                self._dump.unlink()
                 raise Conflict(
                     _(
                         "Choir's schemas on the Postgres at {host} could not be put back if the upgrade "

@@ -39,9 +39,12 @@ class EmbeddedSteps:
         self._home = Home(settings.home.expanduser().absolute())
         self._code: CodeSource = code_source(record.code)
         self._program = program or installed_program()
-        named = configured_server(self._home) is not None
-        snapshot = NamedServerSnapshot if named else OwnServerSnapshot
-        self._snapshot: DatabaseSnapshot = snapshot(settings, self._home)
+        self._snapshot: DatabaseSnapshot = _snapshot(settings, self._home)
+
+    @property
+    def uses_named_server(self) -> bool:
+        """Return whether the database is on a server that config.json names."""
+        return isinstance(self._snapshot, NamedServerSnapshot)
 
     async def run(self, step: Step, record: UpgradeRecord) -> UpgradeRecord:
         """Do one step; return the record."""
@@ -126,6 +129,14 @@ class EmbeddedSteps:
         return await run_command(
             self._program, *words, *home, env={STEP_VARIABLE: "1"}, within=START_WITHIN
         )
+
+
+def _snapshot(settings: LocalSettings, home: Home) -> DatabaseSnapshot:
+    named = NamedServerSnapshot(settings, home)
+    # a config.json that cannot be read names no server: the database of this upgrade is still that one
+    if configured_server(home) is not None or named.exists():
+        return named
+    return OwnServerSnapshot(settings, home)
 
 
 def check_space(home: Home, size: int) -> None:
