@@ -67,7 +67,7 @@ def translate_help(command: TyperGroup) -> None:
 def _translated_formatter() -> type:
     """Return typer's formatter with the words of the usage in the language of the user."""
 
-    class Formatter(typer.Context.formatter_class):
+    class Formatter(typer.Context.formatter_class):  # type: ignore[valid-type,misc]
         def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
             for words in PLACEHOLDERS:
                 args = args.replace(str(words), tr(words))
