@@ -135,7 +135,7 @@ def test_a_mistyped_command_is_explained_in_english_and_as_json() -> None:
         ({"bakcup": {}}, "bakcup: unbekannte Einstellung (meinten Sie `backup`?)"),
         ({"timezone": "x/y", "agents": []}, "agents: Hier muss ein Objekt stehen"),
         (
-            {"models": {"a": {"model": "x", "headers": {"x y": "z"}}}},
+            {"models": {"a": {"model": "x", "request": {"headers": {"x y": "z"}}}}},
             "'x y': kein gültiger HTTP-Header aus druckbarem ASCII-Text",
         ),
     ],

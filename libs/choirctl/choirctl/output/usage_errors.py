@@ -12,70 +12,83 @@ from re import Match
 from choir_common.i18n import Message, _
 from choirctl.output.language import tr
 
-Rule = tuple[str, Callable[[Match[str]], Message]]
+Rule = tuple[re.Pattern[str], Callable[[Match[str]], Message]]
 RULES: tuple[Rule, ...] = (
     (
-        r"No such option: (\S+) \(Possible options: (.+)\)",
+        re.compile(r"No such option: (\S+) \(Possible options: (.+)\)", re.DOTALL),
         lambda it: _("No such option: {option} (Possible options: {options})").format(
             option=it[1], options=it[2]
         ),
     ),
-    (r"No such option: (\S+)", lambda it: _("No such option: {option}").format(option=it[1])),
-    (r"Missing argument '(.+)'\.", lambda it: _("Missing argument '{name}'.").format(name=it[1])),
-    (r"Missing option '(.+)'\.", lambda it: _("Missing option '{name}'.").format(name=it[1])),
     (
-        r"Invalid value for (.+?): (.+)",
+        re.compile(r"No such option: (\S+)", re.DOTALL),
+        lambda it: _("No such option: {option}").format(option=it[1]),
+    ),
+    (
+        re.compile(r"Missing argument '(.+)'\.", re.DOTALL),
+        lambda it: _("Missing argument '{name}'.").format(name=it[1]),
+    ),
+    (
+        re.compile(r"Missing option '(.+)'\.", re.DOTALL),
+        lambda it: _("Missing option '{name}'.").format(name=it[1]),
+    ),
+    (
+        re.compile(r"Invalid value for (.+?): (.+)", re.DOTALL),
         lambda it: _("Invalid value for {name}: {reason}").format(
             name=it[1], reason=describe(it[2])
         ),
     ),
     (
-        r"Invalid value: (.+)",
+        re.compile(r"Invalid value: (.+)", re.DOTALL),
         lambda it: _("Invalid value: {reason}").format(reason=describe(it[1])),
     ),
     (
-        r"Got unexpected extra argument\(s\) \((.+)\)",
+        re.compile(r"Got unexpected extra argument\(s\) \((.+)\)", re.DOTALL),
         lambda it: _("Got unexpected extra argument(s) ({words})").format(words=it[1]),
     ),
     (
-        r"Option '(.+)' requires an argument\.",
+        re.compile(r"Option '(.+)' requires an argument\.", re.DOTALL),
         lambda it: _("Option '{option}' requires an argument.").format(option=it[1]),
     ),
     (
-        r"Option '(.+)' does not take a value\.",
+        re.compile(r"Option '(.+)' does not take a value\.", re.DOTALL),
         lambda it: _("Option '{option}' does not take a value.").format(option=it[1]),
     ),
     (
         # the first sentence is translated by typer
-        r"(.+)\. Did you mean (.+)\?",
+        re.compile(r"(.+)\. Did you mean (.+)\?", re.DOTALL),
         lambda it: _("{error}. Did you mean {names}?").format(error=it[1], names=it[2]),
     ),
     (
-        r"Input should be a valid integer, unable to parse string as an integer",
+        re.compile(
+            r"Input should be a valid integer, unable to parse string as an integer", re.DOTALL
+        ),
         lambda it: _("it is not a whole number"),
     ),
     (
-        r"Input should be a valid number, unable to parse string as a number",
+        re.compile(
+            r"Input should be a valid number, unable to parse string as a number", re.DOTALL
+        ),
         lambda it: _("it is not a number"),
     ),
     (
-        r"Input should be greater than or equal to (\S+)",
+        re.compile(r"Input should be greater than or equal to (\S+)", re.DOTALL),
         lambda it: _("Input should be greater than or equal to {ge}").format(ge=it[1]),
     ),
     (
-        r"Input should be less than or equal to (\S+)",
+        re.compile(r"Input should be less than or equal to (\S+)", re.DOTALL),
         lambda it: _("Input should be less than or equal to {le}").format(le=it[1]),
     ),
     (
-        r"'(.*)' is not one of (.+)\.",
+        re.compile(r"'(.*)' is not one of (.+)\.", re.DOTALL),
         lambda it: _("'{value}' is not one of {values}.").format(value=it[1], values=it[2]),
     ),
     (
-        r"(?:File|Path) '(.*)' does not exist\.",
+        re.compile(r"(?:File|Path) '(.*)' does not exist\.", re.DOTALL),
         lambda it: _("There is no file '{path}'.").format(path=it[1]),
     ),
     (
-        r"Directory '(.*)' does not exist\.",
+        re.compile(r"Directory '(.*)' does not exist\.", re.DOTALL),
         lambda it: _("There is no directory '{path}'.").format(path=it[1]),
     ),
 )
@@ -84,7 +97,7 @@ RULES: tuple[Rule, ...] = (
 def describe(words: str) -> str:
     """Return the words of typer as a message if they are known."""
     for pattern, message in RULES:
-        if match := re.fullmatch(pattern, words, re.DOTALL):
+        if match := pattern.fullmatch(words):
             return message(match)
     return words
 
