@@ -27,7 +27,7 @@ from choir_local.settings import LocalSettings
 from choir_local.stack import running_stack
 from choir_local.upgrade.compose_steps import ComposeSteps
 from choir_local.upgrade.record import UpgradeRecord, UpgradeVersions
-from choir_local.upgrade.server_snapshot import NamedServerSnapshot
+from choir_local.upgrade.server_snapshot import ExternalSnapshot
 from choir_local.upgrade.steps import EmbeddedSteps
 from choir_memory.schema.store import SpaceStore, agent_transaction
 from choirctl.start.state_directory import create_state_directory
@@ -127,13 +127,13 @@ async def test_a_server_elsewhere_is_backed_up_and_restored_into_choirs_own(home
 
 
 @dataclass(frozen=True, slots=True)
-class NamedServer:
+class ExternalServer:
     """A server whose user `alice` may create roles, and its schemas of Choir with an agent and a log."""
 
     admin: asyncpg.Connection
     dsn: str
     alice: Database
-    snapshot: NamedServerSnapshot
+    snapshot: ExternalSnapshot
 
     async def tables(self) -> dict[str, list[str]]:
         """Return the content of every table of Choir, and who owns it."""
@@ -150,7 +150,7 @@ class NamedServer:
 
 
 @pytest.fixture
-async def named(home: Path) -> AsyncIterator[NamedServer]:
+async def external(home: Path) -> AsyncIterator[ExternalServer]:
     async with running_postgres() as server, connection(server.dsn) as admin:
         await make_alice(admin)
         name_server(home, host=server.dsn.partition("host=")[2], user="alice")
@@ -162,17 +162,17 @@ async def named(home: Path) -> AsyncIterator[NamedServer]:
             await write_log(alice, events=30)
             await migrate_all(alice)
             await SpaceStore(alice).create("helper")
-            yield NamedServer(
-                admin, dsn, alice, NamedServerSnapshot(settings_for(home), Home(home))
+            yield ExternalServer(
+                admin, dsn, alice, ExternalSnapshot(settings_for(home), Home(home))
             )
 
 
-async def change_everything(named: NamedServer) -> None:
+async def change_everything(external: ExternalServer) -> None:
     """Do what a newer version may have done."""
-    await named.alice.execute("CREATE TABLE choir_control.next (x int)")
-    await named.alice.execute("DELETE FROM choir_control.session_events WHERE rev > 10")
-    await named.alice.execute("DROP TABLE choir_helper.operations CASCADE")
-    await SpaceStore(named.alice).create("later")
+    await external.alice.execute("CREATE TABLE choir_control.next (x int)")
+    await external.alice.execute("DELETE FROM choir_control.session_events WHERE rev > 10")
+    await external.alice.execute("DROP TABLE choir_helper.operations CASCADE")
+    await SpaceStore(external.alice).create("later")
 
 
 def upgrade_record() -> UpgradeRecord:
@@ -181,36 +181,36 @@ def upgrade_record() -> UpgradeRecord:
 
 
 async def test_schemas_on_a_server_elsewhere_are_put_back_exactly(
-    named: NamedServer, home: Path
+    external: ExternalServer, home: Path
 ) -> None:
-    async with agent_transaction(named.alice, "helper") as transaction:
+    async with agent_transaction(external.alice, "helper") as transaction:
         assert await transaction.fetchval("SELECT count(*) FROM operations") == 0
-    before = await named.tables()
+    before = await external.tables()
     assert len(before["choir_control.session_events of alice"]) == 30
-    await named.admin.execute(
+    await external.admin.execute(
         "CREATE TABLE public.others (x int); INSERT INTO public.others VALUES (1)"
     )
-    await named.snapshot.make()
-    assert await named.tables() == before, "the trial changes nothing"
-    await named.snapshot.check_heads()
+    await external.snapshot.make()
+    assert await external.tables() == before, "the trial changes nothing"
+    await external.snapshot.check_heads()
     settings, config = settings_for(home), (home / "config.json").read_bytes()
-    assert EmbeddedSteps(settings, upgrade_record()).uses_named_server
+    assert EmbeddedSteps(settings, upgrade_record()).uses_external_server
     (home / "config.json").write_text("{")
-    assert EmbeddedSteps(settings, upgrade_record()).uses_named_server, "not another database"
+    assert EmbeddedSteps(settings, upgrade_record()).uses_external_server, "not another database"
     (home / "config.json").write_bytes(config)
-    await change_everything(named)
+    await change_everything(external)
     with pytest.raises(StartupError, match="changed the log of session"):
-        await named.snapshot.check_heads()
-    await named.snapshot.restore()
-    assert await named.tables() == before
-    assert await named.admin.fetchval("SELECT count(*) FROM public.others") == 1
+        await external.snapshot.check_heads()
+    await external.snapshot.restore()
+    assert await external.tables() == before
+    assert await external.admin.fetchval("SELECT count(*) FROM public.others") == 1
     # the agent's role reaches its schema, and no other
-    async with agent_transaction(named.alice, "helper") as transaction:
+    async with agent_transaction(external.alice, "helper") as transaction:
         assert await transaction.fetchval("SELECT count(*) FROM operations") == 0
     assert {it.name for it in (home / "upgrade").iterdir()} == {"heads.json", "failed.dump"}
-    await named.snapshot.restore()
-    await named.snapshot.remove()
-    assert await named.tables() == before and not list((home / "upgrade").iterdir())
+    await external.snapshot.restore()
+    await external.snapshot.remove()
+    assert await external.tables() == before and not list((home / "upgrade").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -227,20 +227,20 @@ async def test_schemas_on_a_server_elsewhere_are_put_back_exactly(
     ],
 )
 async def test_an_upgrade_ends_before_the_migration_if_schemas_could_not_be_put_back(
-    named: NamedServer, obstacle: str, reason: str
+    external: ExternalServer, obstacle: str, reason: str
 ) -> None:
-    await named.admin.execute(obstacle)
-    before = await named.tables()
+    await external.admin.execute(obstacle)
+    before = await external.tables()
     with pytest.raises(Conflict, match=reason):
-        await named.snapshot.make()
-    assert await named.tables() == before
+        await external.snapshot.make()
+    assert await external.tables() == before
 
 
-async def test_a_connection_of_choir_elsewhere_ends_the_upgrade(named: NamedServer) -> None:
-    async with Database(named.dsn, PASSWORD, size=1, application="choird") as other:
+async def test_a_connection_of_choir_elsewhere_ends_the_upgrade(external: ExternalServer) -> None:
+    async with Database(external.dsn, PASSWORD, size=1, application="choird") as other:
         await other.execute("SELECT 1")
         with pytest.raises(Conflict, match="other connections"):
-            await named.snapshot.make()
+            await external.snapshot.make()
 
 
 async def test_what_would_meet_a_server_elsewhere_says_what_to_do_instead(home: Path) -> None:

@@ -134,10 +134,6 @@ def test_a_mistyped_command_is_explained_in_english_and_as_json() -> None:
         ({"postgres": {"host": "x"}}, "postgres.secret: Dieses Feld fehlt"),
         ({"bakcup": {}}, "bakcup: unbekannte Einstellung (meinten Sie `backup`?)"),
         ({"timezone": "x/y", "agents": []}, "agents: Hier muss ein Objekt stehen"),
-        (
-            {"models": {"a": {"model": "x", "request": {"headers": {"x y": "z"}}}}},
-            "'x y': kein gültiger HTTP-Header aus druckbarem ASCII-Text",
-        ),
     ],
 )
 def test_faults_of_settings_are_german_also_those_that_control_finds(

@@ -126,9 +126,9 @@ class ComposeProject:
         other = self._other(code, config, code / "deploy/docker/published.yml")
         text = await self.compose(*other, "config", "--format=json", version=version)
         services = ComposeConfig.model_validate_json(text).services.values()
-        here = await self.images()
+        local_images = await self.images()
         for image in sorted({it.image for it in services}):
-            if image.startswith(config.published_prefix) or image not in here:
+            if image.startswith(config.published_prefix) or image not in local_images:
                 await self.pull_image(image)
 
     async def pull_image(self, image: str) -> None:

@@ -59,7 +59,7 @@ END $$;
 """
 
 
-class NamedServerSnapshot:
+class ExternalSnapshot:
     """A dump of Choir's schemas, and their heads, in the directory of the upgrade."""
 
     def __init__(self, settings: LocalSettings, home: Home) -> None:

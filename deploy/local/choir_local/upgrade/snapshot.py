@@ -35,7 +35,7 @@ class DatabaseSnapshot(Protocol):
     """
 
     async def database_size(self) -> int:
-        """Return the size of the data in bytes, of which the copy needs about as much."""
+        """Return the size of the data in bytes, and the copy needs about as much."""
 
     async def make(self) -> None:
         """Copy the data; an earlier, incomplete copy is replaced."""
@@ -50,7 +50,7 @@ class DatabaseSnapshot(Protocol):
         """Remove the copy, and what an earlier upgrade left."""
 
 
-class OwnServerSnapshot:
+class EmbeddedSnapshot:
     """A second database of Choir's own server."""
 
     def __init__(self, settings: LocalSettings, home: Home) -> None:

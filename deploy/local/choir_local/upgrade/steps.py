@@ -20,8 +20,8 @@ from choir_local.stack import kill_stack, stop_stack
 from choir_local.upgrade.code import CodeSource, code_source, installed_program
 from choir_local.upgrade.programs import VERIFY_WITHIN, repeat_until_done, run_command
 from choir_local.upgrade.record import STEP_VARIABLE, Step, UpgradeRecord
-from choir_local.upgrade.server_snapshot import NamedServerSnapshot
-from choir_local.upgrade.snapshot import DatabaseSnapshot, OwnServerSnapshot
+from choir_local.upgrade.server_snapshot import ExternalSnapshot
+from choir_local.upgrade.snapshot import DatabaseSnapshot, EmbeddedSnapshot
 from choir_local.version_record import check_version, version_file
 
 START_WITHIN = timedelta(minutes=7)
@@ -42,9 +42,9 @@ class EmbeddedSteps:
         self._snapshot: DatabaseSnapshot = _snapshot(settings, self._home)
 
     @property
-    def uses_named_server(self) -> bool:
+    def uses_external_server(self) -> bool:
         """Return whether the database is on a server that config.json names."""
-        return isinstance(self._snapshot, NamedServerSnapshot)
+        return isinstance(self._snapshot, ExternalSnapshot)
 
     async def run(self, step: Step, record: UpgradeRecord) -> UpgradeRecord:
         """Do one step; return the record."""
@@ -132,11 +132,11 @@ class EmbeddedSteps:
 
 
 def _snapshot(settings: LocalSettings, home: Home) -> DatabaseSnapshot:
-    named = NamedServerSnapshot(settings, home)
+    external = ExternalSnapshot(settings, home)
     # a config.json that cannot be read names no server: the database of this upgrade is still that one
-    if configured_server(home) is not None or named.exists():
-        return named
-    return OwnServerSnapshot(settings, home)
+    if configured_server(home) is not None or external.exists():
+        return external
+    return EmbeddedSnapshot(settings, home)
 
 
 def check_space(home: Home, size: int) -> None:

@@ -143,7 +143,7 @@ def format_errors(head: str, faults: Sequence[str], tail: str, most: int) -> str
     if len(faults) == 1:
         fault = faults[0]
         return join("", (head, ": ", fault, " " if fault.endswith(".") else ". ", tail))
-    shown: list[str] = list(faults[:most])
+    items: list[str] = list(faults[:most])
     if len(faults) > most:
-        shown.append(_("and {count} more").format(count=len(faults) - most))
-    return join("\n", (head + ":", *("- " + fault for fault in shown), tail))
+        items.append(_("and {count} more").format(count=len(faults) - most))
+    return join("\n", (head + ":", *("- " + fault for fault in items), tail))
