@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from choir_common.i18n import DOMAIN, ENGLISH, LANGUAGES, LOCALES, fields_of
+from choir_common.wire.validation_messages import RULES
 from choirctl.app import COMMANDS, build_app
 from choirctl.output.language import help_texts
 
@@ -29,6 +30,7 @@ SOURCES = (
     "services/gateway/choir_gateway",
     "libs/choirctl/choirctl",
     "libs/choir_client/choir_client",
+    "libs/choir_models/choir_models",
     "deploy/local/choir_local",
 )
 MODULE = "choir_common.i18n"
@@ -87,6 +89,10 @@ def collect() -> Catalog:
         template.add(help_text, locations=[(f"choirctl: {command}", 0)])
     for text in TYPER_TEXTS:
         template.add(text, locations=[("typer", 0)])
+    for text in RULES.values():
+        template.add(
+            text, locations=[("libs/choir_common/choir_common/wire/validation_messages.py", 0)]
+        )
     return template
 
 

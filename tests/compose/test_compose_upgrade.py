@@ -22,7 +22,9 @@ from typing import Any
 
 import pytest
 
+from choir_local.upgrade.compose_images import REVISION
 from tests.compose.containers import ROOT, docker, engine_answers
+from tests.support.docker_registry import REGISTRY, running_registry
 from tests.support.ports import free_port
 from tests.support.stack import EmbeddedStack, console_user, read_log, sessions_of
 
@@ -37,10 +39,17 @@ BROKEN = {
         "raise SystemExit('this version is broken')\n",
     ),
 }
-EARLIER = os.environ.get("CHOIR_TEST_EARLIER", "HEAD~15")
-"""A version some dozen commits back, with `choirctl backup` in containers."""
+EARLIER = os.environ.get("CHOIR_TEST_EARLIER", "")
+"""The version to start from; by default the one before the newest migration of control."""
 WITHIN_S = 2400
 SERVICES = ("control", "memory", "gateway", "egress", "tools", "agent")
+SITE = "lib/python3.13/site-packages/choir_control"
+NEXT_MIGRATION = "".join(
+    f"RUN [ ! -d /opt/{it}/{SITE}/migrations ] || echo 'CREATE TABLE \"choir_control\".next (x int);' "
+    f"> /opt/{it}/{SITE}/migrations/9000_next.sql\n"
+    for it in ("control", "tools")
+)
+BROKEN_CONTROL = f"RUN echo 'raise SystemExit(1)' > /opt/control/{SITE}/__main__.py\n"
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(7200)]
 
 
@@ -88,6 +97,37 @@ class Installation:
         self.git("reset", "-q", "--hard", before)
         return commit
 
+    def kill_upgrade_in(self, step: str, command: list[str]) -> None:
+        """Start an upgrade, and kill it when it is in a step."""
+        process = subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + WITHIN_S
+        while process.poll() is None and self.unfinished_step() != step:
+            assert time.monotonic() < deadline, step
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        assert self.unfinished_step() == step
+
+    def publish(self, prefix: str, version: str, commit: str, changes: str = "") -> None:
+        """Push the images in use with changes, and remove them here."""
+        for name in SERVICES:
+            image = f"{prefix}{name}:{version}"
+            # these two have the migrations
+            more = changes if name in ("control", "tools") else ""
+            text = f"FROM {self.project}-{name}:local\nUSER root\n{more}"
+            text += "USER choir\n" if name == "tools" else ""
+            words = ("docker", "build", "-q", "-t", image, f"--label={REVISION}={commit}", "-")
+            subprocess.run(words, input=text, text=True, check=True, capture_output=True)
+            self.run("docker", "push", "--quiet", image)
+            docker("image", "rm", image)
+
     def record(self) -> dict[str, Any]:
         with contextlib.suppress(FileNotFoundError):
             return dict(json.loads((self.home / "upgrade/upgrade.json").read_text()))
@@ -111,12 +151,23 @@ class Installation:
         record = self.record()
         return str(record["step"]) if record and record["outcome"] is None else ""
 
+    @property
+    def newest_migration(self) -> str:
+        """Return the number of control's newest migration in the checkout."""
+        return max(it.name for it in (self.root / MIGRATIONS).glob("*.sql")).partition("_")[0]
+
     def revision(self) -> str:
         rows = json.loads(self.choirctl("db", "status", "--json"))["schemas"]
         return str(next(it["revision"] for it in rows if it["schema"] == "choir_control"))
 
     def sessions(self) -> set[str]:
         return {it["session_id"] for it in json.loads(self.choirctl("session", "list", "--json"))}
+
+
+def version_before_migration(choir: Installation) -> str:
+    """Return the version before the one that added the newest migration of control."""
+    words = ("--first-parent", "-m", "--diff-filter=A", "--format=%H^1", "-1")
+    return choir.git("log", *words, "--", f"{MIGRATIONS}/*.sql")
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +182,8 @@ def choir() -> Iterator[Installation]:
     subprocess.run(["git", "clone", "-q", ROOT, root], check=True)
     choir = Installation(root, home, project, env)
     try:
-        head, earlier = choir.git("rev-parse", "HEAD"), choir.git("rev-parse", EARLIER)
+        head = choir.git("rev-parse", "HEAD")
+        earlier = choir.git("rev-parse", EARLIER or version_before_migration(choir))
         choir.git("remote", "remove", "origin")
         choir.newest = choir.prepare_version(head)
         choir.git("checkout", "-q", "-B", "tested", choir.prepare_version(earlier))
@@ -145,7 +197,7 @@ def choir() -> Iterator[Installation]:
         if agents:
             docker("rm", "--force", *agents)
         images = docker("image", "ls", "--format={{.Repository}}:{{.Tag}}").split()
-        own = [it for it in images if it.startswith(f"{project}-")]
+        own = [it for it in images if f"{project}-" in it]
         if own:
             docker("image", "rm", "--force", *own)
         shutil.rmtree(place, ignore_errors=True)
@@ -172,6 +224,7 @@ async def talk(choir: Installation, accepted: list[str], stop: asyncio.Event) ->
 
 async def test_an_earlier_version_is_upgraded_under_load(choir: Installation) -> None:
     revision, sessions = choir.revision().partition("_")[0], choir.sessions()
+    assert revision == choir.newest_migration
     accepted, stop = list[str](), asyncio.Event()
     talking = asyncio.create_task(talk(choir, accepted, stop))
     command = choir.upgrade_command("--from", f"git:{choir.newest}")
@@ -192,7 +245,8 @@ async def test_an_earlier_version_is_upgraded_under_load(choir: Installation) ->
         events = await read_log(choir.stack, row["session_id"])
         started.update(str(it.payload.get("inbox_id")) for it in events)
     assert set(accepted) <= started, "an accepted message is in no log"
-    await asyncio.to_thread(check, choir, choir.newest, revision, sessions)
+    assert choir.newest_migration > revision, "no migration was crossed"
+    await asyncio.to_thread(check, choir, choir.newest, choir.newest_migration, sessions)
 
 
 def test_the_schedule_backs_up_in_containers(choir: Installation) -> None:
@@ -246,21 +300,7 @@ def test_an_upgrade_killed_twice_is_completed(choir: Installation) -> None:
     commit = choir.commit_next("docs/next.md", "# Next")
     command = choir.upgrade_command("--from", f"git:{commit}")
     for step in ("migrate", "start"):
-        process = subprocess.Popen(
-            command,
-            cwd=choir.root,
-            env=choir.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        deadline = time.monotonic() + WITHIN_S
-        while process.poll() is None and choir.unfinished_step() != step:
-            assert time.monotonic() < deadline, step
-            time.sleep(0.01)
-        process.kill()
-        process.wait()
-        assert choir.unfinished_step() == step
+        choir.kill_upgrade_in(step, command)
         if step == "migrate":
             # nobody starts a version on the database of another meanwhile
             choir.compose("up", "setup")
@@ -274,6 +314,45 @@ def test_an_upgrade_killed_twice_is_completed(choir: Installation) -> None:
     images = docker("image", "ls", "--format={{.Repository}}:{{.Tag}}").split()
     tags = {it.partition(":")[2] for it in images if it.startswith(choir.project)}
     assert tags == {"local"}, "nothing of the upgrade is left"
+
+
+@pytest.mark.skipif(REGISTRY is None, reason="NO docker-registry (Debian: docker-registry) HERE")
+def test_published_images_are_upgraded_killed_and_undone(
+    choir: Installation, tmp_path: Path
+) -> None:
+    """The installation changes to images of a registry; their next version has a migration of its own."""
+    old = choir.git("rev-parse", "HEAD")
+    new = choir.commit_next("docs/published.md", "# Published")
+    with running_registry(tmp_path) as url:
+        prefix = f"{url.removeprefix('http://')}/{choir.project}-"
+        choir.publish(prefix, "1.0.0", old)
+        env = "COMPOSE_FILE=docker-compose.yml:deploy/docker/published.yml\n"
+        env += f"CHOIR_IMAGES={prefix}\n# the version\nCHOIR_VERSION="
+        (choir.root / ".env").write_text(f"{env}1.0.0\n")
+        choir.compose("pull", "--quiet", "--policy=missing")
+        choir.compose("up", "--wait")
+        sessions = choir.sessions()
+        text = choir.run(*choir.upgrade_command("--from", "image:9.9.9"), code=1)
+        assert "Nothing was changed" in " ".join(text.split())
+
+        choir.publish(prefix, "1.1.0", new, NEXT_MIGRATION)
+        start = time.monotonic()
+        choir.kill_upgrade_in("migrate", choir.upgrade_command("--from", "image:1.1.0"))
+        choir.run(*choir.upgrade_command())
+        print(f"upgraded to published images in {time.monotonic() - start:.0f} s with a kill")
+        assert choir.record()["outcome"] == "done"
+        assert (choir.root / ".env").read_text() == f"{env}1.1.0\n"
+        check(choir, new, "9000", sessions)
+        images = choir.compose("ps", "--format={{.Image}}").split()
+        assert f"{prefix}control:1.1.0" in images
+
+        choir.publish(prefix, "1.2.0", new, NEXT_MIGRATION + BROKEN_CONTROL)
+        text = choir.run(*choir.upgrade_command("--from", "image:1.2.0"), code=1)
+        assert "in the step start" in " ".join(text.split())
+    # going back needs no registry
+    assert choir.record()["outcome"] == "rolled-back"
+    assert (choir.root / ".env").read_text() == f"{env}1.1.0\n"
+    check(choir, new, "9000", sessions)
 
 
 def test_an_older_version_is_refused_with_the_backup_to_restore(choir: Installation) -> None:

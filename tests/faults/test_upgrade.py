@@ -21,8 +21,16 @@ from typing import Any
 import pytest
 
 from choir_local.upgrade.sequence import FORWARD
+from choirctl.start.state_directory import create_state_directory
+from tests.service.local.test_configured_postgres import (
+    connection,
+    make_alice,
+    name_server,
+    set_secret,
+)
 from tests.support.home import make_short_directory
 from tests.support.ports import free_port
+from tests.support.postgres import PASSWORD, running_postgres
 from tests.support.stack import EmbeddedStack, console_user, sessions_of, verify
 
 ROOT = Path(__file__).parents[2]
@@ -227,6 +235,41 @@ async def test_a_version_that_does_not_start_is_undone() -> None:
         assert version.git("rev-parse", "HEAD") == old
         assert migrations_of(version) == revision
         await check_conversation(version, [first])
+
+
+async def test_a_server_elsewhere_is_put_back_and_a_killed_upgrade_of_it_completed() -> None:
+    """The server's user creates roles and schemas, but no databases."""
+    async with running_postgres() as server, connection(server.dsn) as admin:
+        await make_alice(admin)
+        with checkout("HEAD") as version:
+            home = version.stack.home
+            create_state_directory(home)
+            name_server(home, host=server.dsn.partition("host=")[2], user="alice")
+            set_secret(home, PASSWORD)
+            await asyncio.to_thread(version.run, "up", "--detach")
+            async with console_user(version.stack.endpoint) as user:
+                first = await user.says("before")
+                await user.wait_for_answer(first, PATIENCE_S)
+            old, revision = version.git("rev-parse", "HEAD"), migrations_of(version)
+            commit = version.commit_next(broken=True)
+            words = ("upgrade", "--from", f"git:{commit}", "--yes")
+            said = await asyncio.to_thread(version.run, *words, code=1)
+            assert "in the step start" in " ".join(said.split())
+            assert version.record()["outcome"] == "rolled-back"
+            assert version.git("rev-parse", "HEAD") == old
+            assert migrations_of(version) == revision
+            assert await admin.fetchval("SELECT to_regclass('choir_control.next_0')") is None
+            await check_conversation(version, [first])
+
+            commit = version.commit_next(1)
+            command = version.start("upgrade", "--from", f"git:{commit}", "--yes")
+            await kill_in(version, command, "migrate")
+            await asyncio.to_thread(version.run, "up", "--detach")
+            assert version.record()["outcome"] == "done"
+            assert migrations_of(version).startswith("9001")
+            assert not [*(home / "upgrade").glob("*.dump")]
+            await check_conversation(version, [first])
+            await asyncio.to_thread(version.run, "down")
 
 
 async def test_an_earlier_version_from_the_history_is_upgraded() -> None:

@@ -6,9 +6,7 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -25,11 +23,11 @@ from scripts.pins import (
 )
 from scripts.registry import RegistryError, fetch_digest, locate_image
 from scripts.release import build_release
+from tests.support.docker_registry import REGISTRY, running_registry
 from tests.support.ports import free_port
 from tests.unit.test_release import UV, commit
 
 ROOT = Path(__file__).parents[2]
-REGISTRY = shutil.which("docker-registry")
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}).encode()
 DIGEST = "sha256:" + hashlib.sha256(MANIFEST).hexdigest()
@@ -127,31 +125,6 @@ def all_images() -> set[str]:
     return set[str]().union(
         *(third_party_images((ROOT / path).read_text()) for path in PINNED_FILES)
     )
-
-
-@contextmanager
-def running_registry(folder: Path) -> Iterator[str]:
-    """Run Debian's docker-registry on this machine; yield its address."""
-    assert REGISTRY is not None
-    port = free_port()
-    config = folder / "registry.yml"
-    storage = {"filesystem": {"rootdirectory": str(folder / "images")}}
-    config.write_text(
-        json.dumps({"version": 0.1, "storage": storage, "http": {"addr": f"127.0.0.1:{port}"}})
-    )
-    with subprocess.Popen(
-        [REGISTRY, "serve", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as registry:
-        url = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            try:
-                httpx2.get(f"{url}/v2/", trust_env=False).raise_for_status()
-                break
-            except httpx2.HTTPError:
-                time.sleep(0.1)
-        yield url
-        registry.terminate()
 
 
 def push_image(client: httpx2.Client, url: str, image: str) -> str:

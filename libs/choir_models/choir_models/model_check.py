@@ -12,6 +12,7 @@ import orjson
 
 from choir_common.clock import SystemClock
 from choir_common.errors import ChoirError, RateLimited
+from choir_common.i18n import Message, _, join
 from choir_common.ids import new_id
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.model_check import CheckOutcome, ModelCheckRequest, ModelCheckResult
@@ -50,18 +51,18 @@ PROMPT = Prompt(
 )
 PROMPT_TOKENS = 200
 """Estimate, for a provider that does not count."""
-STORE_KEY = "`choirctl secret set {secret}`, then `choirctl secret apply`."
-FIXES: dict[FailureCause, str] = {
-    "key": f"Store a valid one: {STORE_KEY}",
-    "credit": "The account has no credit.",
-    "not_found": "There is no model of that name at this address, or it cannot use tools.",
-    "request": "The model may not support tools.",
+STORE_KEY = "`choirctl secret set {secret}`, then `choirctl secret apply`"
+FIXES: dict[FailureCause, Message] = {
+    "key": _("Store a valid one: {command}."),
+    "credit": _("The account has no credit."),
+    "not_found": _("There is no model of that name at this address, or it cannot use tools."),
+    "request": _("The model may not support tools."),
 }
-GET_A_MODEL = (
+GET_A_MODEL = _(
     "set OPENROUTER_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or start Ollama, "
     "LM Studio, llama.cpp or vLLM with a model that can call tools."
 )
-REHEARSAL = f"the rehearsal model answers (scripted): {GET_A_MODEL}"
+REHEARSAL = _("the rehearsal model answers (scripted): {advice}").format(advice=GET_A_MODEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +145,14 @@ async def check_model(model: ModelConfig, key: str | None) -> ModelCheckResult:
 async def run_check(request: ModelCheckRequest) -> ModelCheckResult:
     """Send one request to the provider, with a limit of its output; see `check_model`."""
     model, key, call = request.model, request.key, _CheckCall(request)
-    label = f"{model.model} at {model.endpoint}"
+    label = _("{model} at {endpoint}").format(model=model.model, endpoint=model.endpoint)
     if model.provider_properties.is_rehearsal:
         return call.result(_Verdict("warn", REHEARSAL))
     if model.secret and not key:
-        fix = f"Store it: {STORE_KEY}".format(secret=model.secret)
-        return call.result(_Verdict("fail", f"{label}: its key is not set. {fix}"))
+        detail = _("{label}: its key is not set. Store it: {command}.").format(
+            label=label, command=STORE_KEY.format(secret=model.secret)
+        )
+        return call.result(_Verdict("fail", detail))
     registry = ModelRegistry()
     try:
         window = await registry.windows.find(model, key)
@@ -165,50 +168,65 @@ def _explain(error: TimeoutError | ChoirError, model: ModelConfig, label: str) -
     """Return what a failed call means, and how to fix it."""
     match error:
         case RateLimited():
-            return f"{label}: {error.message}, or the account has no credit."
+            return _("{label}: {error}, or the account has no credit.").format(
+                label=label, error=error.message
+            )
         case NoModelResponse():
-            return f"{label} does not answer: {error.message}."
+            return _("{label} does not answer: {error}.").format(label=label, error=error.message)
         case ModelFailed():
-            fix = FIXES.get(error.cause, "").format(secret=model.secret or "NAME")
-            return f"{label}: {error.message}. {fix}".rstrip()
+            words: list[str] = [join("", (label, ": ", error.message, "."))]
+            if error.cause in FIXES:
+                command = STORE_KEY.format(secret=model.secret or "NAME")
+                words.append(FIXES[error.cause].format(command=command))
+            return join(" ", words)
         case ChoirError():
-            return f"{label}: {error.message}"
+            return join(": ", (label, error.message))
         case _:
-            return f"{label}: its answer was not complete after {TIMEOUT_MS / 1000:g} s."
+            return _("{label}: its answer was not complete after {limit_s:g} s.").format(
+                label=label, limit_s=TIMEOUT_MS / 1000
+            )
 
 
 def _check_context(model: ModelConfig, window: ContextWindow, label: str) -> _Verdict:
     """Return whether the context window is long enough, and otherwise the command that lengthens it."""
-    size = f"{window.tokens:,} tokens"
+    size = _("{count:,} tokens").format(count=window.tokens)
     is_own = model.provider_properties.is_own_server or model.api == "ollama"
     if is_own and (window.server is None or not window.is_known):
         return _Verdict(
             "warn",
-            f"{label} responds, but does not report its context length: {size} are assumed. "
-            f"{_unknown_advice(model)}",
+            _(
+                "{label} responds, but does not report its context length: {size} are assumed. {advice}"
+            ).format(label=label, size=size, advice=_unknown_advice(model)),
         )
     if window.server is None or window.tokens >= ADVISED_CONTEXT:
-        reads = "" if window.sees is None else f", {'reads' if window.sees else 'no'} pictures"
-        return _Verdict("ok", f"{label} responds and supports tools; context {size}{reads}")
+        responds = _("{label} responds and supports tools; context {size}").format(
+            label=label, size=size
+        )
+        if window.sees is not None:
+            responds += _(", reads pictures") if window.sees else _(", no pictures")
+        return _Verdict("ok", responds)
     command = longer_context_command(window.server, model.model, ADVISED_CONTEXT)
     return _Verdict(
         "fail" if window.tokens < MIN_CONTEXT else "warn",
-        f"{label} responds, but its context has only {size}{_consequence(window.tokens)} "
-        f"For more: `{command}`.",
+        _(
+            "{label} responds, but its context has only {size}{consequence} For more: `{command}`."
+        ).format(label=label, size=size, consequence=_consequence(window.tokens), command=command),
     )
 
 
 def _consequence(tokens: int) -> str:
     if tokens < MIN_CONTEXT:
-        return f", and agents need {MIN_CONTEXT:,}."
+        return _(", and agents need {count:,}.").format(count=MIN_CONTEXT)
     probe = ModelConfig(model="m", context_window=tokens)
-    return ": agents get short instructions and fewer tools." if probe.has_small_context else "."
+    if probe.has_small_context:
+        return _(": agents get short instructions and fewer tools.")
+    return "."
 
 
 def _unknown_advice(model: ModelConfig) -> str:
     if model.provider == "ollama" and model.api == "openai":
-        return (
+        return _(
             "Ollama cuts longer prompts silently over this API: set the model's `api` to `ollama` and "
             "remove `/v1` from its endpoint."
         )
-    return "Set the model's `context_window` in config.json."
+    return _("Set the model's `context_window` in config.json.")

@@ -26,9 +26,7 @@ def main() -> None:
             # with --json, a program reads the words
             choose_own_language()
             translate_help(command)
-        if AS_JSON not in sys.argv:
-            command()
-        # not standalone: usage errors are raised as well, and are reported as JSON
+        # not standalone: usage errors are raised as well, and are reported in the user's language or as JSON
         sys.exit(command(standalone_mode=False) or 0)
     except KeyboardInterrupt:
         sys.exit(130)

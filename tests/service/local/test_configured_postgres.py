@@ -5,6 +5,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,13 +19,17 @@ from choir_common.wire.config import PostgresConfig
 from choir_control.settings import ControlSecrets, ControlSettings
 from choir_local.backup.create import require_own_home
 from choir_local.backup.restore import restore_home
-from choir_local.database.connection import require_embedded_database
+from choir_local.database.connection import APPLICATION, require_embedded_database
+from choir_local.database.schemas import migrate_all
 from choir_local.home import Home
 from choir_local.services import SERVICES
 from choir_local.settings import LocalSettings
 from choir_local.stack import running_stack
 from choir_local.upgrade.compose_steps import ComposeSteps
 from choir_local.upgrade.record import UpgradeRecord, UpgradeVersions
+from choir_local.upgrade.server_snapshot import ExternalSnapshot
+from choir_local.upgrade.steps import EmbeddedSteps
+from choir_memory.schema.store import SpaceStore, agent_transaction
 from choirctl.start.state_directory import create_state_directory
 from tests.service.local.test_database import write_log
 from tests.support.home import make_short_directory
@@ -65,6 +70,14 @@ async def connection(dsn: str) -> AsyncIterator[asyncpg.Connection]:
         await there.close()
 
 
+async def make_alice(admin: asyncpg.Connection) -> None:
+    """Create a user with the rights that docs/config.md asks for, and the extension, as an admin does."""
+    await admin.execute(
+        f"CREATE ROLE alice LOGIN CREATEROLE PASSWORD '{PASSWORD}';"
+        "GRANT CREATE ON DATABASE choir TO alice; CREATE EXTENSION IF NOT EXISTS vector"
+    )
+
+
 def settings_for(home: Path) -> LocalSettings:
     return LocalSettings(home=home, model_source="rehearsal", http_port=0)
 
@@ -84,8 +97,7 @@ async def test_the_stack_keeps_everything_in_the_server_that_config_json_names(h
     assert not (home / "data/postgres").exists()
     with pytest.raises(NotFound, match="backup create"):
         require_embedded_database(settings_for(home))
-    with pytest.raises(Conflict, match="Upgrade by hand"):
-        require_own_home(settings_for(home))
+    require_own_home(settings_for(home))
 
 
 async def test_a_server_elsewhere_is_backed_up_and_restored_into_choirs_own(home: Path) -> None:
@@ -112,6 +124,123 @@ async def test_a_server_elsewhere_is_backed_up_and_restored_into_choirs_own(home
         assert all(each["missing"] == [] for each in there.data("db", "status")["schemas"])
     finally:
         shutil.rmtree(there.home, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalServer:
+    """A server whose user `alice` may create roles, and its schemas of Choir with an agent and a log."""
+
+    admin: asyncpg.Connection
+    dsn: str
+    alice: Database
+    snapshot: ExternalSnapshot
+
+    async def tables(self) -> dict[str, list[str]]:
+        """Return the content of every table of Choir, and who owns it."""
+        sql = r"""SELECT format('%I.%I', schemaname, tablename) AS name, tableowner FROM pg_tables
+                  WHERE schemaname LIKE 'choir\_%' ORDER BY 1"""
+        rows = await self.admin.fetch(sql)
+        return {
+            f"{row['name']} of {row['tableowner']}": sorted(
+                str(it["t"])
+                for it in await self.admin.fetch(f"SELECT t::text FROM {row['name']} t")
+            )
+            for row in rows
+        }
+
+
+@pytest.fixture
+async def external(home: Path) -> AsyncIterator[ExternalServer]:
+    async with running_postgres() as server, connection(server.dsn) as admin:
+        await make_alice(admin)
+        name_server(home, host=server.dsn.partition("host=")[2], user="alice")
+        set_secret(home, PASSWORD)
+        (home / "upgrade").mkdir(mode=0o700)
+        dsn = server.dsn.replace("choir@", "alice@", 1)
+        # the application of choirctl's own connections, which do not count as those of others
+        async with Database(dsn, PASSWORD, size=2, application=APPLICATION) as alice:
+            await write_log(alice, events=30)
+            await migrate_all(alice)
+            await SpaceStore(alice).create("helper")
+            yield ExternalServer(
+                admin, dsn, alice, ExternalSnapshot(settings_for(home), Home(home))
+            )
+
+
+async def change_everything(external: ExternalServer) -> None:
+    """Do what a newer version may have done."""
+    await external.alice.execute("CREATE TABLE choir_control.next (x int)")
+    await external.alice.execute("DELETE FROM choir_control.session_events WHERE rev > 10")
+    await external.alice.execute("DROP TABLE choir_helper.operations CASCADE")
+    await SpaceStore(external.alice).create("later")
+
+
+def upgrade_record() -> UpgradeRecord:
+    code = UpgradeVersions(kind="installed")
+    return UpgradeRecord(id="u1", made_at=datetime.now(UTC), code=code, was_running=False)
+
+
+async def test_schemas_on_a_server_elsewhere_are_put_back_exactly(
+    external: ExternalServer, home: Path
+) -> None:
+    async with agent_transaction(external.alice, "helper") as transaction:
+        assert await transaction.fetchval("SELECT count(*) FROM operations") == 0
+    before = await external.tables()
+    assert len(before["choir_control.session_events of alice"]) == 30
+    await external.admin.execute(
+        "CREATE TABLE public.others (x int); INSERT INTO public.others VALUES (1)"
+    )
+    await external.snapshot.make()
+    assert await external.tables() == before, "the trial changes nothing"
+    await external.snapshot.check_heads()
+    settings, config = settings_for(home), (home / "config.json").read_bytes()
+    assert EmbeddedSteps(settings, upgrade_record()).uses_external_server
+    (home / "config.json").write_text("{")
+    assert EmbeddedSteps(settings, upgrade_record()).uses_external_server, "not another database"
+    (home / "config.json").write_bytes(config)
+    await change_everything(external)
+    with pytest.raises(StartupError, match="changed the log of session"):
+        await external.snapshot.check_heads()
+    await external.snapshot.restore()
+    assert await external.tables() == before
+    assert await external.admin.fetchval("SELECT count(*) FROM public.others") == 1
+    # the agent's role reaches its schema, and no other
+    async with agent_transaction(external.alice, "helper") as transaction:
+        assert await transaction.fetchval("SELECT count(*) FROM operations") == 0
+    assert {it.name for it in (home / "upgrade").iterdir()} == {"heads.json", "failed.dump"}
+    await external.snapshot.restore()
+    await external.snapshot.remove()
+    assert await external.tables() == before and not list((home / "upgrade").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "reason"),
+    [
+        (
+            "ALTER SCHEMA choir_helper OWNER TO choir; GRANT ALL ON SCHEMA choir_helper TO alice",
+            "must be owner of schema choir_helper",
+        ),
+        (
+            "CREATE VIEW public.ours AS SELECT session_id FROM choir_control.sessions",
+            "objects in other schemas",
+        ),
+    ],
+)
+async def test_an_upgrade_ends_before_the_migration_if_schemas_could_not_be_put_back(
+    external: ExternalServer, obstacle: str, reason: str
+) -> None:
+    await external.admin.execute(obstacle)
+    before = await external.tables()
+    with pytest.raises(Conflict, match=reason):
+        await external.snapshot.make()
+    assert await external.tables() == before
+
+
+async def test_a_connection_of_choir_elsewhere_ends_the_upgrade(external: ExternalServer) -> None:
+    async with Database(external.dsn, PASSWORD, size=1, application="choird") as other:
+        await other.execute("SELECT 1")
+        with pytest.raises(Conflict, match="other connections"):
+            await external.snapshot.make()
 
 
 async def test_what_would_meet_a_server_elsewhere_says_what_to_do_instead(home: Path) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.i18n import READER_LANGUAGE, _, join
+from choir_common.errors import InvalidRequest
+from choir_common.i18n import READER_LANGUAGE, _, join, translate
+from choir_control.configuration.parsing import parse_config_text
 from choirctl.output.language import choose_own_language
 from tests.support.preloaded_choirctl import run_choirctl
 
@@ -85,3 +87,60 @@ def test_words_help_and_errors_are_german_and_json_and_exit_codes_are_as_in_engl
             assert json.loads(german.stderr) == json.loads(english.stderr)
         else:
             assert "kein" not in german.stdout and json.loads(german.stdout)["checks"]
+
+
+@pytest.mark.parametrize(
+    ("words", "german"),
+    [
+        ("--nope", "Diese Option gibt es nicht: --nope"),
+        ("agent start", "Das Argument 'AGENT' fehlt."),
+        ("agnt", "Den Befehl 'agnt' gibt es nicht. Meinten Sie 'agent'?"),
+        ("chat -m", "Die Option '-m' braucht einen Wert."),
+        ("up --no-chat=3", "Die Option '--no-chat' hat keinen Wert."),
+        (
+            "memory search main x --limit y",
+            "Ungültiger Wert für '--limit': das ist keine ganze Zahl",
+        ),
+        ("db status more", "Unerwartete weitere Argumente (more)"),
+    ],
+)
+def test_a_mistyped_command_is_explained_in_german(words: str, german: str) -> None:
+    failed = run_choirctl(*words.split(), env=GERMAN)
+    assert failed.returncode == 2
+    # typer does not say which command lacks the value of an option
+    if "Die Option" not in german:
+        assert failed.stderr.startswith("Aufruf: choirctl") and "Hilfe: 'choirctl" in failed.stderr
+    assert f"Fehler: {german}" in " ".join(failed.stderr.split())
+
+
+def test_a_mistyped_command_is_explained_in_english_and_as_json() -> None:
+    failed = run_choirctl("agent", "start")
+    assert failed.returncode == 2
+    usage = "Usage: choirctl agent start [OPTIONS] {AGENT}\nTry 'choirctl agent start -h' for help."
+    assert failed.stderr == f"{usage}\n\nError: Missing argument 'AGENT'.\n"
+    error = json.loads(run_choirctl("agent", "start", "--json", env=GERMAN).stderr)["error"]
+    assert error == {"code": "usage", "message": "Missing argument 'AGENT'.", "exit_code": 2}
+
+
+@pytest.mark.parametrize(
+    ("section", "german"),
+    [
+        ({"backup": {"every": 3}}, "backup.every: Hier muss ein Text stehen"),
+        ({"backup": {"keep": {"last": 0}}}, "backup.keep.last: Der Wert muss mindestens 1 sein"),
+        (
+            {"backup": {"keep": {"daily": 1.5}}},
+            "backup.keep.daily: Hier muss eine ganze Zahl stehen",
+        ),
+        ({"postgres": {"host": "x"}}, "postgres.secret: Dieses Feld fehlt"),
+        ({"bakcup": {}}, "bakcup: unbekannte Einstellung (meinten Sie `backup`?)"),
+        ({"timezone": "x/y", "agents": []}, "agents: Hier muss ein Objekt stehen"),
+    ],
+)
+def test_faults_of_settings_are_german_also_those_that_control_finds(
+    section: dict[str, object], german: str
+) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        parse_config_text(json.dumps(section).encode(), "config.json")
+    message = translate(error.value.message, "de")
+    assert german in message and "config.json ist nicht gültig" in message
+    assert "Berichtigen Sie das" in message

@@ -1,6 +1,7 @@
 """Upgrades of docker compose on a simulated machine, killed before and after each of its commands."""
 
 import json
+import re
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.errors import Conflict, InvalidRequest, StartupError
+from choir_common.errors import ChoirError, Conflict, InvalidRequest, StartupError
 from choir_local.home import Home
 from choir_local.upgrade import programs
 from choir_local.upgrade.code import code_source
+from choir_local.upgrade.compose_images import with_version
 from choir_local.upgrade.compose_steps import ComposeSteps
 from choir_local.upgrade.record import UpgradeRecord, UpgradeRecordFile, UpgradeVersions
 from choir_local.upgrade.sequence import UpgradeSequence
@@ -104,7 +106,7 @@ class Machine:
 
     def _compose(self, words: list[str]) -> str:
         match words:
-            case ["config", *_]:
+            case ["config", *_] | [*_, "config", _]:
                 return self._config()
             case [*_, "build"]:
                 self.tags |= {f"{it}:upgrade-next": "new" for it in CHOIR}
@@ -138,9 +140,12 @@ class Machine:
         services["control"]["environment"] = {"CHOIR_HOME": str(self.home)}
         return json.dumps({"name": "choir", "services": services})
 
+    def _running_version(self) -> str:
+        (version,) = {self.tags[f"{it}:local"] for it in CHOIR}
+        return version
+
     def _start(self) -> None:
-        version = self.tags["choir-control:local"]
-        assert {self.tags[f"{it}:local"] for it in CHOIR} == {version}, "images of two versions"
+        version = self._running_version()
         assert self.databases["choir"] == version == self.commit, (
             "a version on the other's database"
         )
@@ -151,7 +156,7 @@ class Machine:
         assert "postgres" in self.up and not self.leftover
         if "migrate" in words:
             assert not self.runs and self.databases["choir_before_upgrade"] == "old"
-            self.databases["choir"] = self.tags["choir-control:local"]
+            self.databases["choir"] = self._running_version()
         if "backup" in words:
             path = Path(words[words.index("--out") + 1])
             assert not path.exists()
@@ -178,6 +183,77 @@ class Machine:
         return ""
 
 
+PUBLISHED = [f"registry.example/{it}" for it in CHOIR]
+NEXT_SERVICE = "registry.example/choir-next"
+"""An image that only the new version's compose file has."""
+
+
+@dataclass
+class PublishedMachine(Machine):
+    """The same with images of a registry, whose version is in `.env`."""
+
+    version: str = "1.0"
+    """What CHOIR_VERSION is for the command at work."""
+    revision: str = "new"
+    """The commit that the label of the new images names."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.tags = {f"{it}:1.0": "old" for it in PUBLISHED} | {"nats:2": "nats"}
+        self.env_file.write_text("KEY=x\nCHOIR_VERSION=1.0\nCHOIR_IMAGES=registry.example/choir-\n")
+
+    @property
+    def env_file(self) -> Path:
+        return self.home.parent / ".env"
+
+    @property
+    def tag(self) -> str:
+        (tag,) = re.findall(r"(?m)^CHOIR_VERSION=(.*)$", self.env_file.read_text())
+        return str(tag)
+
+    async def run(
+        self,
+        *command: str | Path,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        within: timedelta = timedelta(minutes=1),
+    ) -> str:
+        self.version = (env or {}).get("CHOIR_VERSION") or self.tag
+        return await super().run(*command, cwd=cwd, env=env, within=within)
+
+    def _is_new(self) -> bool:
+        return self.tag == "2.0"
+
+    def _running_version(self) -> str:
+        return {self.tags[f"{it}:{self.tag}"] for it in PUBLISHED}.pop()
+
+    def _docker(self, words: list[str]) -> str:
+        match words:
+            case ["pull", "--quiet", image]:
+                assert image.endswith(":2.0"), "only what is not here is pulled"
+                self.tags[image] = "new"
+                return ""
+            case ["image", "inspect", *_, image]:
+                assert image in self.tags
+                return self.revision
+        return super()._docker(words)
+
+    def _config(self) -> str:
+        config = json.loads(super()._config())
+        for service in config["services"].values():
+            if service.pop("build", None):
+                name = service["image"].removesuffix(":local")
+                service["image"] = f"registry.example/{name}:{self.version}"
+        if self.version == "2.0":
+            config["services"]["next"] = {"image": f"{NEXT_SERVICE}:2.0"}
+        return json.dumps(config)
+
+
+@pytest.fixture
+def published(machine: Machine) -> PublishedMachine:
+    return PublishedMachine(machine.home)
+
+
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(programs, "REPEAT_S", 0.0)
@@ -190,7 +266,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 async def upgrade(machine: Machine, *, was_running: bool = True) -> UpgradeRecord:
     """Upgrade; after a kill continue, as the next `choirctl upgrade --compose` does."""
     home = Home(machine.home)
-    code = UpgradeVersions(kind="compose", source="x", directory=str(machine.home.parent))
+    source = "image:2.0" if isinstance(machine, PublishedMachine) else "x"
+    code = UpgradeVersions(kind="compose", source=source, directory=str(machine.home.parent))
     record = UpgradeRecord(id="u1", made_at=datetime.now(UTC), code=code, was_running=was_running)
     file = UpgradeRecordFile(home)
 
@@ -206,8 +283,7 @@ async def upgrade(machine: Machine, *, was_running: bool = True) -> UpgradeRecor
 
 
 def check(machine: Machine, version: str) -> None:
-    assert machine.commit == machine.databases["choir"] == version
-    assert {machine.tags[f"{it}:local"] for it in CHOIR} == {version}
+    assert machine.commit == machine.databases["choir"] == machine._running_version() == version
     assert machine.runs == {"control": version, "memory": version}
 
 
@@ -225,6 +301,66 @@ async def test_an_upgrade_killed_at_any_command_is_completed(machine: Machine) -
         done = record.outcome == "done"
         assert done or record.step in ("prepare", "backup")
         check(again, "new" if done else "old")
+
+
+async def test_published_images_are_upgraded_and_a_kill_at_any_command_changes_nothing(
+    published: PublishedMachine,
+) -> None:
+    env = published.env_file.read_text()
+    assert (await upgrade(published)).outcome == "done"
+    check(published, "new")
+    assert published.env_file.read_text() == env.replace("=1.0", "=2.0")
+    assert f"{NEXT_SERVICE}:2.0" in published.tags
+    assert [it.name for it in (published.home / "upgrade").iterdir()] == ["upgrade.json"]
+    for broken in ("", "migrate"):
+        for number in range(1, published.number + 1, 2):
+            again = PublishedMachine(published.home, broken=broken, kill_at=number)
+            record = await upgrade(again)
+            check(again, "new" if record.outcome == "done" else "old")
+            assert again.env_file.read_text() == env or record.outcome == "done"
+            assert record.outcome != "done" or not broken
+
+
+@pytest.mark.parametrize(
+    ("source", "revision", "env", "reason"),
+    [
+        ("git", "new", "CHOIR_VERSION=1.0", "image:VERSION"),
+        ("image:1.0", "new", "CHOIR_VERSION=1.0", "is the version in use"),
+        ("image:2.0", "", "CHOIR_VERSION=1.0", "has no label"),
+        ("image:2.0", "new", "", "in the shell"),
+    ],
+)
+async def test_published_images_that_could_not_be_put_back_are_refused(
+    published: PublishedMachine,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    revision: str,
+    env: str,
+    reason: str,
+) -> None:
+    published.revision = revision
+    if not env:
+        monkeypatch.setenv("CHOIR_VERSION", "1.0")
+    code = UpgradeVersions(kind="compose", source=source, directory=str(published.home.parent))
+    record = UpgradeRecord(id="u1", made_at=datetime.now(UTC), code=code, was_running=True)
+    with pytest.raises(ChoirError, match=reason):
+        await ComposeSteps(Home(published.home), record, published.run).run("prepare", record)
+    check(published, "old")
+
+
+async def test_built_images_refuse_the_version_of_published_ones(machine: Machine) -> None:
+    code = UpgradeVersions(kind="compose", source="image:2.0", directory=str(machine.home.parent))
+    record = UpgradeRecord(id="u1", made_at=datetime.now(UTC), code=code, was_running=True)
+    with pytest.raises(InvalidRequest, match="Name a commit"):
+        await ComposeSteps(Home(machine.home), record, machine.run).run("prepare", record)
+
+
+def test_a_missing_version_is_added_to_the_settings() -> None:
+    assert with_version("", "2.0") == "CHOIR_VERSION=2.0\n"
+    assert (
+        with_version("A=1\n#CHOIR_VERSION=1\n", "2") == "A=1\n#CHOIR_VERSION=1\nCHOIR_VERSION=2\n"
+    )
+    assert with_version("export CHOIR_VERSION = 1\nB=2\n", r"\1") == "CHOIR_VERSION=\\1\nB=2\n"
 
 
 @pytest.mark.parametrize("broken", ["migrate", "status", "--wait-timeout"])

@@ -82,20 +82,8 @@ def require_own_home(settings: LocalSettings) -> None:
                 "`choirctl upgrade --compose DIR`, see docs/upgrade.md."
             )
         )
-    home = Home(settings.home.expanduser().absolute())
-    server = configured_server(home)
-    if server is not None:
-        raise Conflict(unsupported_server(home, server.host))
-    require_embedded_database(settings)
-
-
-def unsupported_server(home: Home, host: str) -> str:
-    """Return why an upgrade refuses a Postgres elsewhere, and what to do instead."""
-    return (
-        f"{home.config_file} names the Postgres at {host}, which an upgrade cannot copy and put back. "
-        "Upgrade by hand: `choirctl backup create`, stop Choir, install the new version, and start it; it "
-        "migrates. To go back, restore that server from a copy of its own. See docs/upgrade.md."
-    )
+    if configured_server(Home(settings.home.expanduser().absolute())) is None:
+        require_embedded_database(settings)
 
 
 def _head(request: BackupRequest, home: Home) -> BackupHead:

@@ -218,6 +218,11 @@ def password_file(access: DatabaseAccess) -> Iterator[Path]:
         yield path
 
 
+def program_environment(passwords: Path) -> dict[str, str]:
+    """Return the variables of a Postgres program that uses a password file."""
+    return clean_environment(PGPASSFILE=str(passwords), PGAPPNAME=APPLICATION)
+
+
 async def run_program(
     access: DatabaseAccess, name: str, *options: str, inspect_progress: Callable[[], None]
 ) -> None:
@@ -225,13 +230,13 @@ async def run_program(
 
     Raises StartupError with the program's error output.
     """
-    program = _find(access, name)
+    program = program_path(access, name)
     with password_file(access) as passwords:
         process = await asyncio.create_subprocess_exec(
             program,
             *access.options,
             *options,
-            env=clean_environment(PGPASSFILE=str(passwords), PGAPPNAME=APPLICATION),
+            env=program_environment(passwords),
             stdin=DEVNULL,
             stdout=DEVNULL,
             stderr=PIPE,
@@ -250,19 +255,20 @@ async def run_program(
 
 @contextlib.asynccontextmanager
 async def program_output(
-    access: DatabaseAccess, name: str, *options: str
+    access: DatabaseAccess, name: str, *options: str, connects: bool = True
 ) -> AsyncIterator[asyncio.StreamReader]:
     """Run a Postgres program and provide its output, which the block reads to its end.
 
+    `connects` gives it the address of the server.
     Raises StartupError with the program's error output if it fails.
     """
-    program = _find(access, name)
+    program = program_path(access, name)
     with password_file(access) as passwords:
         process = await asyncio.create_subprocess_exec(
             program,
-            *access.options,
+            *(access.options if connects else ()),
             *options,
-            env=clean_environment(PGPASSFILE=str(passwords), PGAPPNAME=APPLICATION),
+            env=program_environment(passwords),
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
@@ -286,7 +292,8 @@ def _check_exit(name: str, code: int, stderr: bytes) -> None:
         raise StartupError(_("{name} failed: {message}").format(name=name, message=message))
 
 
-def _find(access: DatabaseAccess, name: str) -> str:
+def program_path(access: DatabaseAccess, name: str) -> str:
+    """Return the path of a Postgres program. Raises StartupError without it."""
     program = Path(access.binaries.program(name))
     if not program.is_file():
         raise StartupError(

@@ -23,6 +23,8 @@ STAYS = frozenset({"postgres", "nats", "setup", "agent", "ollama"})
 """Services that an upgrade does not stop: the servers it needs, those that have ended, and the model."""
 OWN_TAG, NEXT_TAG, BEFORE_TAG = "local", "upgrade-next", "upgrade-before"
 START_WITHIN = timedelta(minutes=15)
+FETCH_WITHIN = timedelta(hours=1)
+"""For a build of all images, or the download of one."""
 HEALTHY_WITHIN_S = "300"
 """The same time as in the health checks of docker-compose.yml, in seconds."""
 
@@ -51,6 +53,12 @@ class ComposeConfig(BaseModel):
         names = {it.image for it in self.services.values() if it.build and it.image}
         return sorted(it.removesuffix(f":{OWN_TAG}") for it in names if it.endswith(f":{OWN_TAG}"))
 
+    @property
+    def published_prefix(self) -> str:
+        """Return CHOIR_IMAGES, with which the names of published images begin."""
+        name = self.services[CONTROL_SERVICE].image.rpartition(":")[0]
+        return name.removesuffix(CONTROL_SERVICE)
+
 
 class ComposeProject:
     """One project in the directory of its compose file."""
@@ -63,7 +71,7 @@ class ComposeProject:
     async def config(self) -> ComposeConfig:
         """Return the project.
 
-        Raises Conflict if it uses another state directory, InvalidRequest if it is not built from a checkout.
+        Raises Conflict if it uses another state directory, InvalidRequest if it is not Choir's.
         """
         config = ComposeConfig.model_validate_json(await self.compose("config", "--format=json"))
         control = config.services.get(CONTROL_SERVICE)
@@ -79,19 +87,15 @@ class ComposeProject:
                     "--home {home}."
                 ).format(directory=self.directory, home=home, root=self._home.root)
             )
-        if not config.own_images:
-            raise InvalidRequest(
-                _(
-                    "This project starts published images, which are upgraded by hand: `docker compose exec "
-                    "control choirctl backup create`, set CHOIR_VERSION in .env, `docker compose pull`, "
-                    "`docker compose up --wait`. See docs/upgrade.md."
-                )
-            )
         return config
 
-    async def compose(self, *words: str, within: timedelta = START_WITHIN) -> str:
-        """Run docker compose in the directory; return its output."""
+    async def compose(
+        self, *words: str, within: timedelta = START_WITHIN, version: str = ""
+    ) -> str:
+        """Run docker compose in the directory; return its output. `version` replaces CHOIR_VERSION."""
         env = {"CHOIR_HOME": str(self._home.root)}
+        if version:
+            env["CHOIR_VERSION"] = version
         return await self._run(
             "docker", "compose", *words, cwd=self.directory, env=env, within=within
         )
@@ -114,29 +118,47 @@ class ComposeProject:
         }
         tags = code.with_name("tags.json")
         tags.write_text(json.dumps({"services": services}))
+        # the other code may have services that this one does not: they are built under their own names
+        await self.compose(*self._other(code, config, tags), "build", within=FETCH_WITHIN)
+
+    async def pull(self, code: Path, config: ComposeConfig, version: str) -> None:
+        """Pull the images of other code: those of Choir in a version, and of the others what is not here."""
+        other = self._other(code, config, code / "deploy/docker/published.yml")
+        text = await self.compose(*other, "config", "--format=json", version=version)
+        services = ComposeConfig.model_validate_json(text).services.values()
+        local_images = await self.images()
+        for image in sorted({it.image for it in services}):
+            if image.startswith(config.published_prefix) or image not in local_images:
+                await self.pull_image(image)
+
+    async def pull_image(self, image: str) -> None:
+        """Pull one image. Raises StartupError if the registry does not have it."""
+        await self._run("docker", "pull", "--quiet", image, within=FETCH_WITHIN)
+
+    async def images(self) -> set[str]:
+        """Return the names of this machine's images, with their tags."""
+        text = await self.engine("image", "ls", "--format={{.Repository}}:{{.Tag}}")
+        return set(text.split())
+
+    def _other(self, code: Path, config: ComposeConfig, addition: Path) -> tuple[str, ...]:
+        """Return the options with which compose reads other code, with this directory's settings."""
         env_file = self.directory / ".env"
         options = ("--env-file", str(env_file)) if env_file.exists() else ()
-        # the other code may have services that this one does not: they are built under their own names
-        await self.compose(
-            *("--project-directory", str(code), "--project-name", config.name, *options),
-            *("-f", str(code / "docker-compose.yml"), "-f", str(tags), "build"),
-            within=timedelta(hours=1),
-        )
+        files = ("-f", str(code / "docker-compose.yml"), "-f", str(addition))
+        return ("--project-directory", str(code), "--project-name", config.name, *options, *files)
 
     async def tag_images(self, config: ComposeConfig, old: str, new: str) -> None:
         """Give images with the tag `old` the tag `new`, too; those that do not exist are left out."""
-        images = set(
-            (await self.engine("image", "ls", "--format={{.Repository}}:{{.Tag}}")).split()
-        )
+        images = await self.images()
         for image in config.own_images:
             if f"{image}:{old}" in images:
                 await self.engine("tag", f"{image}:{old}", f"{image}:{new}")
 
     async def untag_images(self, config: ComposeConfig) -> None:
         """Remove the tags of an upgrade; an image without another tag is removed."""
-        images = (await self.engine("image", "ls", "--format={{.Repository}}:{{.Tag}}")).split()
+        images = await self.images()
         tags = {f"{it}:{tag}" for it in config.own_images for tag in (NEXT_TAG, BEFORE_TAG)}
-        for name in sorted(tags & set(images)):
+        for name in sorted(tags & images):
             await self.engine("image", "rm", name)
 
     async def stop(self, config: ComposeConfig, *, everything: bool = False) -> None:

@@ -1,40 +1,28 @@
-"""What the steps of an upgrade do on an installation of docker compose. Decision 117 has the reasons.
-
-The new images are built beside the old ones under another tag. Switching is a change of tags and of the
-checkout's commit, so going back needs no build.
-"""
+"""What the steps of an upgrade do on an installation of docker compose. Decision 117 has the reasons."""
 
 import os
 import shutil
-import sys
-import tarfile
 from functools import partial
 from pathlib import Path
 from typing import assert_never
 
 from choir_common.errors import Conflict, StartupError
 from choir_common.i18n import _
-from choir_local.backup.create import unsupported_server
 from choir_local.backup.passphrase import stored_passphrase
 from choir_local.backup.sources import BACKUPS
 from choir_local.backup.storage import backup_name
 from choir_local.database.connection import configured_server
 from choir_local.home import Home
 from choir_local.postgres_cluster import DATABASE
-from choir_local.upgrade.code import Checkout
-from choir_local.upgrade.compose_project import (
-    BEFORE_TAG,
-    NEXT_TAG,
-    OWN_TAG,
-    ComposeProject,
-)
+from choir_local.upgrade.compose_images import ComposeImages, compose_images
+from choir_local.upgrade.compose_project import ComposeProject
 from choir_local.upgrade.programs import (
     VERIFY_WITHIN,
     CommandRunner,
     repeat_until_done,
     run_command,
 )
-from choir_local.upgrade.record import Step, UpgradeRecord, UpgradeRecordFile
+from choir_local.upgrade.record import Step, UpgradeRecord
 from choir_local.upgrade.snapshot import BEFORE, FAILED, HEADS
 from choir_local.upgrade.steps import DATABASE_COPIES, RESTART_WITHIN, SPACE_RESERVE
 from choir_local.version_record import check_version, version_file
@@ -46,12 +34,9 @@ class ComposeSteps:
     """The steps of one upgrade of one compose project."""
 
     def __init__(self, home: Home, record: UpgradeRecord, run: CommandRunner = run_command) -> None:
-        directory = Path(record.code.directory)
         self._home = home
-        self._run = run
-        self._checkout = Checkout(directory, record.code.source, run)
-        self._project = ComposeProject(directory, home, run)
-        self._code = UpgradeRecordFile(home).directory / "code"
+        self._project = ComposeProject(Path(record.code.directory), home, run)
+        self._images: ComposeImages = compose_images(self._project, home, record, run)
 
     async def run(self, step: Step, record: UpgradeRecord) -> UpgradeRecord:
         """Do one step; return the record."""
@@ -67,7 +52,7 @@ class ComposeSteps:
                 await project.start_database()
                 await self._copy_database()
             case "switch":
-                await self._put_in_place(record.code.new, NEXT_TAG)
+                await self._images.switch(record)
             case "migrate":
                 await project.start_database()
                 await project.choirctl(await project.config(), "db", "migrate", "--json")
@@ -77,12 +62,12 @@ class ComposeSteps:
             case "start_again":
                 if record.was_running:
                     await repeat_until_done(project.start, RESTART_WITHIN)
-                await self._remove_images()
+                await self._images.remove_rest()
             case "verify":
                 status = ("exec", "-T", "control", "choirctl", "status", "--json")
                 await repeat_until_done(partial(project.compose, *status), VERIFY_WITHIN)
             case "switch_back":
-                await self._put_in_place(record.code.old, BEFORE_TAG)
+                await self._images.switch_back(record)
             case "restore":
                 if record.last_forward not in ("stop", "snapshot"):
                     await self._restore_database()
@@ -93,19 +78,22 @@ class ComposeSteps:
         return record
 
     async def _prepare(self, record: UpgradeRecord) -> UpgradeRecord:
-        """Check everything, and build the new images beside those in use."""
+        """Check everything, and fetch the new images beside those in use."""
         server = configured_server(self._home)
         if server is not None:
-            raise Conflict(unsupported_server(self._home, server.host))
+            raise Conflict(
+                _(
+                    "{config_file} names the Postgres at {host}, which the upgrade of containers cannot copy "
+                    "and put back. Upgrade by hand: `choirctl backup create`, then start the new version; it "
+                    "migrates. To go back, restore that server from a copy of its own. See docs/upgrade.md."
+                ).format(config_file=self._home.config_file, host=server.host)
+            )
         check_version(self._home, self._backups)
         config = await self._project.config()
+        self._images.check(config)
         await self._project.start_database()
         self._check_space(*await self._project.database_space())
-        code = await self._checkout.prepare(record)
-        await self._extract(code.new)
-        await self._project.tag_images(config, OWN_TAG, BEFORE_TAG)
-        await self._project.build(self._code, config)
-        return record.model_copy(update={"code": code})
+        return record.model_copy(update={"code": await self._images.prepare(record, config)})
 
     @property
     def _backups(self) -> Path:
@@ -123,19 +111,6 @@ class ComposeSteps:
                 ).format(needed=needed / 1000000.0, free=free / 1000000.0, root=self._home.root)
             )
 
-    async def _extract(self, commit: str) -> None:
-        """Write the files of a commit beside the checkout, from which the containers run."""
-        shutil.rmtree(self._code, ignore_errors=True)
-        archive = self._code.with_suffix(".tar")
-        self._code.parent.mkdir(mode=0o700, exist_ok=True)
-        await self._run(
-            *("git", "archive", "--format=tar", f"--output={archive}", commit),
-            cwd=self._project.directory,
-        )
-        with tarfile.open(archive) as file:
-            file.extractall(self._code, filter="data")
-        archive.unlink()
-
     async def _back_up(self, record: UpgradeRecord) -> Path:
         encrypted = stored_passphrase(self._home) is not None
         if not self._backups.exists():
@@ -150,16 +125,6 @@ class ComposeSteps:
         secrets = () if encrypted else ("--without-secrets",)
         await self._project.choirctl(await self._project.config(), *words, *secrets)
         return target
-
-    async def _put_in_place(self, commit: str, tag: str) -> None:
-        """Move the checkout to a commit and give its images the tag that containers start from."""
-        if not commit:
-            return
-        await self._run("git", "reset", "--quiet", "--keep", commit, cwd=self._project.directory)
-        if Path(sys.prefix).is_relative_to(self._project.directory):
-            # this choirctl runs from the same checkout
-            await self._run(self._project.directory / "scripts" / "install")
-        await self._project.tag_images(await self._project.config(), tag, OWN_TAG)
 
     async def _copy_database(self) -> None:
         await self._project.sql(
@@ -198,8 +163,4 @@ class ComposeSteps:
         await self._project.sql(*(f'DROP DATABASE IF EXISTS "{name}"' for name in (BEFORE, FAILED)))
         if not record.was_running:
             await self._project.stop(await self._project.config(), everything=True)
-        await self._remove_images()
-
-    async def _remove_images(self) -> None:
-        await self._project.untag_images(await self._project.config())
-        shutil.rmtree(self._code, ignore_errors=True)
+        await self._images.remove_rest()

@@ -1,6 +1,5 @@
 """What the steps of an upgrade do on the embedded installation."""
 
-import os
 import shutil
 from datetime import timedelta
 from functools import partial
@@ -14,19 +13,15 @@ from choir_local.backup.create import BackupRequest, create_home_backup
 from choir_local.backup.passphrase import backup_directory, stored_passphrase
 from choir_local.backup.sources import BackupScope
 from choir_local.backup.storage import backup_name
-from choir_local.database.connection import open_database
+from choir_local.database.connection import configured_server
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
 from choir_local.stack import kill_stack, stop_stack
 from choir_local.upgrade.code import CodeSource, code_source, installed_program
 from choir_local.upgrade.programs import VERIFY_WITHIN, repeat_until_done, run_command
 from choir_local.upgrade.record import STEP_VARIABLE, Step, UpgradeRecord
-from choir_local.upgrade.snapshot import (
-    check_heads,
-    drop_snapshot,
-    make_snapshot,
-    restore_snapshot,
-)
+from choir_local.upgrade.server_snapshot import ExternalSnapshot
+from choir_local.upgrade.snapshot import DatabaseSnapshot, EmbeddedSnapshot
 from choir_local.version_record import check_version, version_file
 
 START_WITHIN = timedelta(minutes=7)
@@ -44,27 +39,31 @@ class EmbeddedSteps:
         self._home = Home(settings.home.expanduser().absolute())
         self._code: CodeSource = code_source(record.code)
         self._program = program or installed_program()
+        self._snapshot: DatabaseSnapshot = _snapshot(settings, self._home)
+
+    @property
+    def uses_external_server(self) -> bool:
+        """Return whether the database is on a server that config.json names."""
+        return isinstance(self._snapshot, ExternalSnapshot)
 
     async def run(self, step: Step, record: UpgradeRecord) -> UpgradeRecord:
         """Do one step; return the record."""
         match step:
             case "prepare":
                 check_version(self._home, backup_directory(self._home))
-                check_space(self._home)
+                check_space(self._home, await self._snapshot.database_size())
                 return record.model_copy(update={"code": await self._code.prepare(record)})
             case "backup":
                 return record.model_copy(update={"backup": str(await self._back_up(record))})
             case "stop" | "halt":
                 await self._stop(patient=step == "stop")
             case "snapshot":
-                async with open_database(self._settings, stopped=True) as access:
-                    await make_snapshot(access)
+                await self._snapshot.make()
             case "switch":
                 await self._code.switch(record)
             case "migrate":
                 await self._choirctl("db", "migrate", "--json")
-                async with open_database(self._settings, stopped=True) as access:
-                    await check_heads(access)
+                await self._snapshot.check_heads()
             case "start" | "start_again":
                 await self._start(record, again=step == "start_again")
             case "verify":
@@ -73,13 +72,11 @@ class EmbeddedSteps:
                 await self._code.switch_back(record)
             case "restore":
                 if record.last_forward not in ("stop", "snapshot"):
-                    async with open_database(self._settings, stopped=True) as access:
-                        await restore_snapshot(access)
+                    await self._snapshot.restore()
                     # the new version may have recorded itself when it was ready
                     version_file(self._home).unlink(missing_ok=True)
             case "finish":
-                async with open_database(self._settings) as access:
-                    await drop_snapshot(access)
+                await self._snapshot.remove()
                 self._code.remove_rest()
             case _:
                 assert_never(step)
@@ -134,13 +131,16 @@ class EmbeddedSteps:
         )
 
 
-def check_space(home: Home) -> None:
-    """Raise StartupError if the backup and the copy of the database have no room."""
-    size = sum(
-        _size(Path(folder) / name)
-        for folder, _, names in os.walk(home.data / "postgres")
-        for name in names
-    )
+def _snapshot(settings: LocalSettings, home: Home) -> DatabaseSnapshot:
+    external = ExternalSnapshot(settings, home)
+    # a config.json that cannot be read names no server: the database of this upgrade is still that one
+    if configured_server(home) is not None or external.exists():
+        return external
+    return EmbeddedSnapshot(settings, home)
+
+
+def check_space(home: Home, size: int) -> None:
+    """Raise StartupError if the backup and the copy of a database of `size` bytes have no room."""
     needed = size * DATABASE_COPIES + SPACE_RESERVE
     free = shutil.disk_usage(home.root).free
     if free < needed:
@@ -150,10 +150,3 @@ def check_space(home: Home) -> None:
                 "and a copy of the database."
             ).format(root=home.root, free=free / 1000000.0, needed=needed / 1000000.0)
         )
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0

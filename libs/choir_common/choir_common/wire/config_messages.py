@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pydantic import JsonValue
 from pydantic_core import ErrorDetails
 
+from choir_common.i18n import _
 from choir_common.wire.config_schema import config_schema
 from choir_common.wire.model import JsonObject
 from choir_common.wire.validation_messages import error_message
@@ -19,8 +20,8 @@ UNKNOWN = "extra_forbidden"
 def setting_error_message(fault: ErrorDetails) -> str:
     """Return the message; it never quotes the value, which may be a misplaced secret."""
     if fault["type"] == UNKNOWN:
-        return f"unknown setting{_suggestion(fault['loc'])}"
-    return "is empty; fill it in" if fault["input"] == "" else error_message(fault)
+        return _suggestion(fault["loc"])
+    return _("is empty; fill it in") if fault["input"] == "" else error_message(fault)
 
 
 def setting_names(path: Sequence[str | int]) -> list[str]:
@@ -45,8 +46,10 @@ def _suggestion(loc: tuple[int | str, ...]) -> str:
     names = setting_names(loc[:-1])
     near = get_close_matches(str(loc[-1]), names, 1)
     if near:
-        return f" (did you mean `{near[0]}`?)"
-    return f"; valid settings are {', '.join(names)}" if names else ""
+        return _("unknown setting (did you mean `{name}`?)").format(name=near[0])
+    if names:
+        return _("unknown setting; valid settings are {names}").format(names=", ".join(names))
+    return _("unknown setting")
 
 
 def _under(node: JsonObject, step: str | int) -> Iterator[JsonValue]:

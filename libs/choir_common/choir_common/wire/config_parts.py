@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
+from choir_common.i18n import _
 from choir_common.wire.model import WireModel
 from choir_common.wire.money import MoneyBudget, UsdLimit
 
@@ -20,7 +21,9 @@ def _check_time_zone(name: str) -> str:
     except (ValueError, OSError, KeyError) as error:
         # ZoneInfoNotFoundError is a KeyError; a name that is a directory of zones raises an OSError.
         raise ValueError(
-            f"unknown time zone {name[:64]!r}; use an IANA name, such as Europe/Berlin"
+            _("unknown time zone {name!r}; use an IANA name, such as Europe/Berlin").format(
+                name=name[:64]
+            )
         ) from error
     return name
 
@@ -35,18 +38,22 @@ MAX_PROMPT_CHARS = 8_000
 def check_prompt(text: str) -> str:
     """Return a prompt's text; raises ValueError for an empty one, one that is too long, or NUL."""
     if not text.strip() or "\x00" in text:
-        raise ValueError("a prompt is text that is not blank, without the character NUL")
+        raise ValueError(_("a prompt is text that is not blank, without the character NUL"))
     if len(text) > MAX_PROMPT_CHARS:
-        raise ValueError(f"a prompt has at most {MAX_PROMPT_CHARS:,} characters, not {len(text):,}")
+        raise ValueError(
+            _("a prompt has at most {most:,} characters, not {count:,}").format(
+                most=MAX_PROMPT_CHARS, count=len(text)
+            )
+        )
     return text
 
 
 def _check_repository_path(path: str) -> str:
     parts = path.split("/")
     if not path or len(path) > 400 or any(part in ("", ".", "..") for part in parts):
-        raise ValueError("name a file by its path in the repository, such as identity/facts.md")
+        raise ValueError(_("name a file by its path in the repository, such as identity/facts.md"))
     if any(ord(character) < 32 or character in "\\:\x7f" for character in path):
-        raise ValueError("a path contains no control character, colon or backslash")
+        raise ValueError(_("a path contains no control character, colon or backslash"))
     return path
 
 
@@ -70,7 +77,7 @@ class PromptConfig(WireModel):
     @model_validator(mode="after")
     def _check_one(self) -> "PromptConfig":
         if (self.text is None) == (self.file is None):
-            raise ValueError("set either `text` or `file`")
+            raise ValueError(_("set either `text` or `file`"))
         return self
 
 

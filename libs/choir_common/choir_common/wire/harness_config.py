@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from choir_common.i18n import _
 from choir_common.wire.mcp_config import (
     RESERVED_VARIABLES,
     SERVER_NAME_PATTERN,
@@ -49,8 +50,9 @@ class HarnessConfig(WireModel):
         names = {name.upper() for name in (*self.environment, *self.secrets)}
         if names & RESERVED_VARIABLES or set(self.environment) & set(self.secrets):
             raise ValueError(
-                "a variable is set twice, or is one that Choir sets: "
-                + ", ".join(sorted(RESERVED_VARIABLES))
+                _("a variable is set twice, or is one that Choir sets: {names}").format(
+                    names=", ".join(sorted(RESERVED_VARIABLES))
+                )
             )
         return self
 

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, model_validator
 
+from choir_common.i18n import _
 from choir_common.wire.model import AgentName, Name, WireModel
 from choir_common.wire.policy import Pattern
 
@@ -95,30 +96,33 @@ class McpServerConfig(WireModel):
     @model_validator(mode="after")
     def _check(self) -> "McpServerConfig":
         if bool(self.command) == (self.url is not None):
-            raise ValueError("set either `command` or `url`")
+            raise ValueError(_("set either `command` or `url`"))
         only_for_commands = (self.environment, self.secrets, self.hosts, self.workspace)
         if self.url is not None and any(only_for_commands):
             raise ValueError(
-                "`environment`, `secrets`, `hosts` and `workspace` are for a `command`"
+                _("`environment`, `secrets`, `hosts` and `workspace` are for a `command`")
             )
         if self.url is not None and (
             urlsplit(self.url).username or not urlsplit(self.url).hostname
         ):
-            raise ValueError("a `url` has a host and no user name; name its token in `secret`")
+            raise ValueError(_("a `url` has a host and no user name; name its token in `secret`"))
         if self.oauth and (self.url is None or self.secret is not None):
-            raise ValueError("`oauth` is for a `url` without a `secret`")
+            raise ValueError(_("`oauth` is for a `url` without a `secret`"))
         if self.command and self.secret is not None:
-            raise ValueError("`secret` is for a `url`; name a command's secrets in `secrets`")
+            raise ValueError(_("`secret` is for a `url`; name a command's secrets in `secrets`"))
         if self.workspace and self.secrets:
             # Commands of the agent could change the program that gets the secret.
             raise ValueError(
-                "a command with `secrets` cannot have the workspace: install it for the whole system"
+                _(
+                    "a command with `secrets` cannot have the workspace: install it for the whole system"
+                )
             )
         names = {name.upper() for name in (*self.environment, *self.secrets)}
         if names & RESERVED_VARIABLES or set(self.environment) & set(self.secrets):
             raise ValueError(
-                "a variable is set twice, or is one that Choir sets: "
-                + ", ".join(sorted(RESERVED_VARIABLES))
+                _("a variable is set twice, or is one that Choir sets: {names}").format(
+                    names=", ".join(sorted(RESERVED_VARIABLES))
+                )
             )
         return self
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject, Name, WireModel
 from choir_common.wire.money import ModelPrices
 
@@ -75,16 +76,24 @@ def model_provider(name: str) -> ModelProviderProperties:
 def _free_fields(body: JsonObject) -> JsonObject:
     reserved = sorted(body.keys() & RESERVED_FIELDS)
     if reserved:
-        raise ValueError(f"{', '.join(reserved)}: Choir sets this itself; remove it")
+        raise ValueError(
+            _("{names}: Choir sets this itself; remove it").format(names=", ".join(reserved))
+        )
     return body
 
 
 def _free_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise ValueError(f"{name[:64]!r}: not a valid HTTP header with printable ASCII text")
+            raise ValueError(
+                _("{name!r}: not a valid HTTP header with printable ASCII text").format(
+                    name=name[:64]
+                )
+            )
         if name.lower() in RESERVED_HEADERS:
-            raise ValueError(f"{name}: Choir sets this header itself; remove it")
+            raise ValueError(
+                _("{name}: Choir sets this header itself; remove it").format(name=name)
+            )
     return headers
 
 
@@ -163,7 +172,7 @@ class ModelConfig(WireModel):
     @model_validator(mode="after")
     def _check_budget(self) -> "ModelConfig":
         if (self.thinking_budget or 0) >= (self.max_completion_tokens or math.inf):
-            raise ValueError("thinking_budget: must be less than max_completion_tokens")
+            raise ValueError(_("thinking_budget: must be less than max_completion_tokens"))
         return self
 
     @model_validator(mode="before")

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from choir_common.i18n import _
 from choir_common.wire.model import Name, WireModel
 from choir_common.wire.money import SpeechPrices, TranscriptionPrices
 
@@ -30,7 +31,7 @@ class TtsConfig(WireModel):
     @model_validator(mode="after")
     def _check_secret(self) -> "TtsConfig":
         if self.provider == "elevenlabs" and self.secret is None:
-            raise ValueError("ElevenLabs needs a key: name its secret in `secret`")
+            raise ValueError(_("ElevenLabs needs a key: name its secret in `secret`"))
         return self
 
 

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from choir_common.addresses import ADDRESS_RULES
+from choir_common.i18n import Message, _, join
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
 from choir_common.wire.channel_config import (
     AUTHSERV_ID_PATTERN,
@@ -29,7 +30,7 @@ from choir_common.wire.skill_config import FOLDER_NAME_PATTERN, SHA256_PATTERN
 from choir_common.wire.speech_config import DIRECTORY_PATTERN, LANGUAGE_PATTERN
 from choir_common.wire.trigger_config import HEADER_PATTERN, INTERVAL_PATTERN, QUIET_HOURS_PATTERN
 
-_RULES = {
+RULES = {
     **ADDRESS_RULES,
     NAME_PATTERN: AGENT_ID_RULE,
     RESOURCE_NAME_PATTERN: (
@@ -78,20 +79,50 @@ _RULES = {
     INTERVAL_PATTERN: "an interval is a number with `m`, `h` or `d`, such as `30m` or `2h`",
     QUIET_HOURS_PATTERN: "quiet hours are two times of the day, such as `22:00-07:00`",
 }
+"""The rules behind patterns; `scripts.translations` collects them."""
+PYDANTIC: dict[str, tuple[Message, ...]] = {
+    "missing": (_("Field required"),),
+    "extra_forbidden": (_("Extra inputs are not permitted"),),
+    "value_error": (_("Value error, {error}"),),
+    "string_type": (_("Input should be a valid string"),),
+    "string_too_short": (
+        _("String should have at least {min_length} character"),
+        _("String should have at least {min_length} characters"),
+    ),
+    "string_too_long": (_("String should have at most {max_length} characters"),),
+    "int_type": (_("Input should be a valid integer"),),
+    "int_from_float": (_("Input should be a valid integer, got a number with a fractional part"),),
+    "float_type": (_("Input should be a valid number"),),
+    "bool_type": (_("Input should be a valid boolean"),),
+    "list_type": (_("Input should be a valid list"),),
+    "tuple_type": (_("Input should be a valid array"),),
+    "dict_type": (_("Input should be an object"),),
+    "model_type": (_("Input should be an object"),),
+    "literal_error": (_("Input should be {expected}"),),
+    "greater_than": (_("Input should be greater than {gt}"),),
+    "greater_than_equal": (_("Input should be greater than or equal to {ge}"),),
+    "less_than": (_("Input should be less than {lt}"),),
+    "less_than_equal": (_("Input should be less than or equal to {le}"),),
+}
+"""pydantic's words by the type of the error; words that differ from these stay English."""
 _KEY = "[key]"
 
 
 def pattern_rule(pattern: str) -> str | None:
     """Return the rule behind a pattern of these models as text; None for an unknown pattern."""
-    return _RULES.get(pattern)
+    return Message(RULES[pattern]) if pattern in RULES else None
 
 
 def error_message(fault: ErrorDetails) -> str:
     """Return the message for one error; it never quotes the value or a regular expression."""
-    if fault["type"] != "string_pattern_mismatch":
-        return fault["msg"]
-    pattern = str(fault.get("ctx", {}).get("pattern"))
-    return _RULES.get(pattern, "it contains invalid characters or has an invalid length")
+    context = fault.get("ctx", {})
+    if fault["type"] == "string_pattern_mismatch":
+        rule = pattern_rule(str(context.get("pattern")))
+        return rule or _("it contains invalid characters or has an invalid length")
+    error = context.get("error")
+    values = {**context, "error": error.args[0]} if isinstance(error, ValueError) else context
+    messages = (template.format(**values) for template in PYDANTIC.get(fault["type"], ()))
+    return next((it for it in messages if str(it) == fault["msg"]), fault["msg"])
 
 
 def error_path(fault: ErrorDetails, root_name: str) -> str:
@@ -102,7 +133,7 @@ def error_path(fault: ErrorDetails, root_name: str) -> str:
 def error_messages(error: ValidationError, root_name: str) -> list[str]:
     """Return each error as path and message."""
     return [
-        f"{error_path(fault, root_name)}: {error_message(fault)}"
+        join(": ", (error_path(fault, root_name), error_message(fault)))
         for fault in error.errors(include_input=False, include_url=False)
     ]
 
@@ -110,6 +141,9 @@ def error_messages(error: ValidationError, root_name: str) -> list[str]:
 def format_errors(head: str, faults: Sequence[str], tail: str, most: int) -> str:
     """Return a message: one error inside the sentence, several on separate lines."""
     if len(faults) == 1:
-        return f"{head}: {faults[0].rstrip('.')}. {tail}"
-    more = [f"and {len(faults) - most} more"] if len(faults) > most else []
-    return "\n".join([f"{head}:", *(f"- {fault}" for fault in [*faults[:most], *more]), tail])
+        fault = faults[0]
+        return join("", (head, ": ", fault, " " if fault.endswith(".") else ". ", tail))
+    items: list[str] = list(faults[:most])
+    if len(faults) > most:
+        items.append(_("and {count} more").format(count=len(faults) - most))
+    return join("\n", (head + ":", *("- " + fault for fault in items), tail))

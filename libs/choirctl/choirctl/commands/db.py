@@ -1,4 +1,4 @@
-"""Commands `choirctl db status|migrate|backup|restore`, for the embedded database."""
+"""Commands `choirctl db status|migrate|backup|restore`; the last two for the embedded database only."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ from choir_common.extras import installed_version
 from choir_common.i18n import _
 from choir_local.database import schemas
 from choir_local.database.backup import create_backup
-from choir_local.database.connection import open_database, require_embedded_database
+from choir_local.database.connection import open_database_in_use
 from choir_local.database.restore import RestoreResult
 from choir_local.database.restore import restore as put_back
 from choir_local.home import Home as LocalHome
@@ -55,7 +55,7 @@ def migrate(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> N
         print_json({"applied": applied})
         return
     for schema, names in applied.items():
-        stderr_console().print(f"{schema}: {', '.join(names) or 'up to date'}", markup=False)
+        stderr_console().print(f"{schema}: {', '.join(names) or _('up to date')}", markup=False)
 
 
 def backup(
@@ -137,7 +137,7 @@ def restore(
 
 
 def _restore(settings: LocalSettings, file: Path, *, force: bool) -> RestoreResult:
-    with stderr_console().status("restoring…") as line:
+    with stderr_console().status(_("restoring…")) as line:
         work = put_back(
             settings, file.absolute(), force=force, show_progress=lambda words: _show(line, words)
         )
@@ -145,14 +145,12 @@ def _restore(settings: LocalSettings, file: Path, *, force: bool) -> RestoreResu
 
 
 async def _schema_states(settings: LocalSettings) -> list[schemas.SchemaStatus]:
-    require_embedded_database(settings)
-    async with open_database(settings) as access, access.database() as database:
+    async with open_database_in_use(settings) as access, access.database() as database:
         return await schemas.schema_statuses(database)
 
 
 async def _migrate(settings: LocalSettings) -> dict[str, list[str]]:
-    require_embedded_database(settings)
-    async with open_database(settings) as access, access.database() as database:
+    async with open_database_in_use(settings) as access, access.database() as database:
         return await schemas.migrate_all(database)
 
 

@@ -105,9 +105,9 @@ def show_status(system: System = False, as_json: AsJson = False) -> None:
         print_json(asdict(state) | {"file": str(state.file)})
         return
     words = (
-        "installed" if state.installed else _("not installed"),
+        _("installed") if state.installed else _("not installed"),
         _("starts with the machine") if state.enabled else _("does not start with the machine"),
-        "running" if state.active else _("not running"),
+        _("running") if state.active else _("not running"),
     )
     stdout_console().print(f"{state.file}: {', '.join(words)}", markup=False, highlight=False)
 

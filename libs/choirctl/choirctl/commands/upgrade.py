@@ -1,6 +1,7 @@
 """Command `choirctl upgrade`: to a newer version of Choir, or back to the old one if that fails."""
 
 import asyncio
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from choir_local.backup.create import require_own_home
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choir_local.upgrade.code import find_checkout
+from choir_local.upgrade.compose_images import PUBLISHED
 from choir_local.upgrade.installations import containers_run, upgrade_steps
 from choir_local.upgrade.record import Step, UpgradeRecord, UpgradeRecordFile, UpgradeVersions
 from choir_local.upgrade.sequence import UpgradeSequence
@@ -25,10 +27,12 @@ from choirctl.output.printing import confirm, print_json, stderr_console
 from choirctl.start.background import agents_if_running, is_running
 
 INSTALLED, GIT = "installed", "git"
+IMAGE_SOURCE = re.compile(rf"{PUBLISHED}\w[\w.-]{{0,127}}", re.ASCII)
+"""The tag of an image, as registries accept it."""
 STEP_TEXTS: dict[Step, str] = {
     "prepare": _("fetching the new version"),
     "backup": _("writing a backup"),
-    "stop": "stopping Choir",
+    "stop": _("stopping Choir"),
     "snapshot": _("copying the database"),
     "switch": _("installing the new version"),
     "migrate": _("migrating the database"),
@@ -55,7 +59,8 @@ def upgrade(
             "--from",
             metavar="SOURCE",
             help="A directory of wheels, an index's address, `git` or `git:REF` for a checkout, or "
-            "`installed` if the new version is installed already. Default: `git` in a checkout.",
+            "`installed` if the new version is installed already; with --compose `git`, `git:REF`, or "
+            "`image:VERSION` for published images. Default: `git` in a checkout.",
         ),
     ] = None,
     compose: Annotated[
@@ -97,7 +102,7 @@ def upgrade(
 def run_upgrade(settings: LocalSettings, record: UpgradeRecord, *, resumes: bool) -> UpgradeRecord:
     """Do an upgrade, or what is left of it, and show its steps. The caller has the lock."""
     file = UpgradeRecordFile(LocalHome(settings.home))
-    with stderr_console().status("upgrading…") as line:
+    with stderr_console().status(_("upgrading…")) as line:
         sequence = UpgradeSequence(
             file,
             upgrade_steps(settings, record),
@@ -128,17 +133,22 @@ def _parse_source(source: str | None) -> UpgradeVersions:
 def _parse_compose(directory: Path, source: str | None) -> UpgradeVersions:
     if not (directory / "docker-compose.yml").is_file() or not (directory / ".git").exists():
         raise InvalidRequest(
-            _(
-                "{directory} is not a git checkout of Choir with a docker-compose.yml. Published "
-                "images are upgraded by hand: by CHOIR_VERSION in .env, see docs/upgrade.md."
-            ).format(directory=directory)
+            _("{directory} is not a git checkout of Choir with a docker-compose.yml.").format(
+                directory=directory
+            )
         )
+    place = str(directory.absolute())
+    if source is not None and IMAGE_SOURCE.fullmatch(source):
+        return UpgradeVersions(kind="compose", source=source, directory=place)
     if source is not None and source != GIT and not source.startswith(f"{GIT}:"):
         raise InvalidRequest(
-            _("With --compose the new version is a commit: --from git or --from git:REF.")
+            _(
+                "With --compose the new version is a commit, --from git or --from git:REF, or the tag of "
+                "published images: --from image:VERSION."
+            )
         )
     ref = (source or GIT).removeprefix(GIT).removeprefix(":") or "@{upstream}"
-    return UpgradeVersions(kind="compose", source=ref, directory=str(directory.absolute()))
+    return UpgradeVersions(kind="compose", source=ref, directory=place)
 
 
 def _new_record(home: LocalHome, code: UpgradeVersions) -> UpgradeRecord:
@@ -178,9 +188,11 @@ def _report(record: UpgradeRecord, *, as_json: bool) -> None:
         print_json(record)
     elif record.outcome == "done":
         old = _(" from {old}").format(old=record.code.old[:12]) if record.code.old else ""
+        published = record.code.source.startswith(PUBLISHED)
+        new = record.code.source.removeprefix(PUBLISHED) if published else record.code.new[:12]
         stderr_console().print(
             _("Choir is upgraded{old} to {new}. The backup from before is {backup}.").format(
-                old=old, new=record.code.new[:12], backup=record.backup
+                old="" if published else old, new=new, backup=record.backup
             ),
             markup=False,
         )

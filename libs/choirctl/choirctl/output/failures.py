@@ -17,6 +17,7 @@ from choir_common.escape_text import escape_json
 from choir_common.i18n import _
 from choir_common.target import read_env
 from choirctl.output.language import tr
+from choirctl.output.usage_errors import describe, is_help, write_usage
 
 WIDTH = 100  # at most: wider is hard to read
 UNEXPECTED_EXIT = 1
@@ -43,7 +44,10 @@ def report_error(error: BaseException, *, as_json: bool = False) -> int:
         }
         text = json.dumps({"error": fields}, indent=2, ensure_ascii=False)
         sys.stderr.write(f"{escape_json(text)}\n")
+    elif is_help(error):
+        sys.stderr.write(f"{failure.message}\n")
     else:
+        write_usage(error)
         _write_paragraph(tr(failure.message))
     if failure.code == ChoirError.code and read_env("CHOIR_DEBUG"):
         traceback.print_exception(error)
@@ -72,7 +76,7 @@ def failure_of(error: BaseException) -> Failure:
             return Failure("aborted", _("Aborted."), UNEXPECTED_EXIT)
         case _ if hasattr(error, "format_message"):
             # a usage error of typer
-            return Failure("usage", error.format_message(), InvalidRequest.exit_code)
+            return Failure("usage", describe(error.format_message()), InvalidRequest.exit_code)
         case _:
             words = _("choirctl failed: {kind}: {error}. Set CHOIR_DEBUG=1 to see where.").format(
                 kind=type(error).__name__, error=str(error)

@@ -26,6 +26,9 @@ VARIABLES = ("CHOIR_LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 """The first that is set names the language, as a tag or a locale."""
 HELP_OPTION = _("Show this message and exit.")
 EXAMPLE = _("Example: {example}")
+USAGE = _("Usage: {words}")
+PLACEHOLDERS = (_("[OPTIONS]"), _("COMMAND [ARGS]..."))
+"""What stands for any options, and for a subcommand with its own."""
 
 
 def choose_own_language() -> None:
@@ -47,6 +50,9 @@ def translate_help(command: TyperGroup) -> None:
     os.environ["LANGUAGE"] = language
     gettext.bindtextdomain(DOMAIN, str(LOCALES))
     gettext.textdomain(DOMAIN)
+    # the contexts of commands are of the base class, which typer does not export
+    base = next(it for it in typer.Context.__mro__ if "formatter_class" in vars(it))
+    base.formatter_class = _translated_formatter()  # type: ignore[attr-defined]
     catalogue = load_catalogue(language)
     root = typer.Context(command, **command.context_settings)
     for context in _contexts(root):
@@ -56,6 +62,18 @@ def translate_help(command: TyperGroup) -> None:
         for it in (*part.params, part.get_help_option(context)):
             if isinstance(it, TyperOption | TyperArgument) and it.help:
                 it.help = catalogue.gettext(it.help)
+
+
+def _translated_formatter() -> type:
+    """Return typer's formatter with the words of the usage in the language of the user."""
+
+    class Formatter(typer.Context.formatter_class):  # type: ignore[valid-type,misc]
+        def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+            for words in PLACEHOLDERS:
+                args = args.replace(str(words), tr(words))
+            super().write_usage(prog, args, prefix or tr(USAGE.format(words="")))
+
+    return Formatter
 
 
 def help_texts(command: TyperGroup) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import JsonValue, ValidationError
 
 from choir_common.errors import InvalidRequest, NotFound
-from choir_common.i18n import _
+from choir_common.i18n import _, join
 from choir_common.json_places import offset_of
 from choir_common.wire.config import Config
 from choir_common.wire.config_messages import setting_error_message
@@ -42,7 +42,8 @@ def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
         Config.model_validate_json(new_text)
     except ValidationError as error:
         faults = [
-            f"{error_path(it, 'the file')}: {setting_error_message(it)}" for it in error.errors()
+            join(": ", (error_path(it, _("the file")), setting_error_message(it)))
+            for it in error.errors()
         ]
         head, tail = _("{path} would be invalid").format(path=path), _("Nothing was changed.")
         raise InvalidRequest(format_errors(head, faults, tail, MAX_FAULTS)) from None

@@ -137,7 +137,7 @@ async def _playwright(_installation: Installation) -> CheckResult:
         return "warn", _("not installed: agents cannot browse. `{install_command}`.").format(
             install_command=install_command("browser")
         )
-    return "ok", "installed"
+    return "ok", _("installed")
 
 
 async def _offline_model(_installation: Installation) -> CheckResult:
@@ -148,7 +148,7 @@ async def _offline_model(_installation: Installation) -> CheckResult:
                 "meanings. `{install_command}`."
             ).format(install_command=install_command("offline"))
         )
-    return "ok", "installed"
+    return "ok", _("installed")
 
 
 async def _chromium(_installation: Installation) -> CheckResult:
@@ -306,7 +306,7 @@ async def _model_in_force(installation: Installation, running: RunningChoir) -> 
             ).format(model=model.model, endpoint=model.endpoint, secret=model.secret)
         )
     result = await check_model(model, key)
-    return result.outcome, f"`{name}`: {result.detail}"
+    return result.outcome, join("", (f"`{name}`: ", result.detail))
 
 
 async def _model(installation: Installation) -> CheckResult:
@@ -323,7 +323,7 @@ async def _model(installation: Installation) -> CheckResult:
         return result.outcome, result.detail
     choice = await choose_model(installation.settings, salvage_secrets(path), "http://127.0.0.1/v1")
     if choice.rehearsal:
-        return "warn", f"{choice.description}: {GET_A_MODEL}"
+        return "warn", join(": ", (choice.description, GET_A_MODEL))
     secret = choice.config.secret
     all_keys = {**salvage_secrets(path), **choice.secrets}
     result = await check_model(choice.config, all_keys.get(secret) if secret else None)

@@ -7,6 +7,7 @@ import structlog
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _, join
 from choir_common.json_places import line_of
 from choir_common.wire.config import Config, ModelConfig
 from choir_common.wire.config_messages import setting_error_message
@@ -71,18 +72,27 @@ def parse_config_text(text: bytes, source: str) -> Config:
         lines = text.decode(errors="replace")
         # only those that are shown are described: each takes a walk through the text
         first = [
-            f"{_line(lines, it['loc'])}{error_path(it, 'the file')}: {setting_error_message(it)}"
+            join(
+                "",
+                (
+                    _line(lines, it["loc"]),
+                    error_path(it, _("the file")),
+                    ": ",
+                    setting_error_message(it),
+                ),
+            )
             for it in error.errors(include_url=False)[:MAX_FAULTS_SHOWN]
         ]
         faults = [*first, *[""] * (error.error_count() - len(first))]
-        head, tail = f"{source} is not valid", "Correct it and try again; nothing was changed."
+        head = _("{path} is not valid").format(path=source)
+        tail = _("Correct it and try again; nothing was changed.")
         raise InvalidRequest(format_errors(head, faults, tail, MAX_FAULTS_SHOWN)) from None
 
 
 def _line(text: str, place: Sequence[str | int]) -> str:
     """Return the line of a place as a prefix; empty if the text is no JSON: that message has its own."""
     line = line_of(text, place)
-    return "" if line is None else f"line {line}, "
+    return "" if line is None else _("line {line}, ").format(line=line)
 
 
 def _with_default_model(config: Config, default_model: ModelConfig | None) -> Config:
