@@ -117,9 +117,9 @@ def _near(material: CandidateTable) -> VectorResult:
     cosines = material.cosines[rows]
     hits = _scored(material, rows, material.cosines)
     mean = float(cosines.mean())
-    whole = material.whole_cosines
-    whole_mean = mean if whole is None else float(np.nanmean(whole[rows]))
-    return VectorResult(hits, mean, float(cosines.std()), whole_mean)
+    text_cosines = material.whole_cosines
+    text_mean = mean if text_cosines is None else float(np.nanmean(text_cosines[rows]))
+    return VectorResult(hits, mean, float(cosines.std()), text_mean)
 
 
 def _scored(
