@@ -44,12 +44,14 @@ class CertificateFiles:
         """Keep other control processes of this home from these files; raises StartupError."""
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = (self.directory / ".lock").open("w")
+            lock = os.open(self.directory / ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
         except OSError as error:
             raise StartupError(f"Cannot write {self.directory}: {error.strerror}.") from error
-        with lock:
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
             yield
+        finally:
+            os.close(lock)
 
 
 def write_private(path: Path, content: bytes) -> None:
