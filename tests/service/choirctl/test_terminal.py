@@ -200,17 +200,14 @@ def test_a_database_is_replaced_only_when_that_is_confirmed(
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    nightly_but_every(
-        2,
-        [
-            ("agent stat", "status"),
-            ("agent status ", "main"),
-            ("workspace reset ", "main"),
-            ("logs ch", "choird"),
-            ("agent start main --workspace ", "main"),
-            ("session show ", "SESSION"),
-        ],
-    ),
+    [
+        ("agent stat", "status"),
+        ("agent status ", "main"),
+        ("workspace reset ", "main"),
+        ("logs ch", "choird"),
+        ("agent start main --workspace ", "main"),
+        ("session show ", "SESSION"),
+    ],
 )
 def test_shells_complete_what_there_is(
     shell: ChoirctlRunner, session: str, words: str, expected: str

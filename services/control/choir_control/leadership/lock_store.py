@@ -4,7 +4,10 @@ Advisory locks belong to a database, so each installation has its own. The sessi
 unique `application_name`, by which others see who leads.
 """
 
+import asyncio
+import contextlib
 import secrets
+from collections.abc import AsyncIterator
 
 from choir_common.postgres.pool import Connection, Database, DedicatedConnection, translate_errors
 
@@ -54,6 +57,7 @@ class LeaderLock:
         self._service = service
         self._silence_ms = round(silence_s * 1000)
         self._connection: DedicatedConnection | None = None
+        self._asking = asyncio.Lock()
 
     @property
     def is_connected(self) -> bool:
@@ -79,39 +83,39 @@ class LeaderLock:
 
     async def try_take(self) -> bool:
         """Take the lock if it is free; return whether this session holds it now."""
-        with translate_errors():
-            return bool(await self._session.fetchval(_TRY, *LOCK, self.name))
+        async with self._one_question() as session:
+            return bool(await session.fetchval(_TRY, *LOCK, self.name))
 
     async def fence(self) -> int:
         """End the sessions of an earlier leader; return how many, once their statements have ended.
 
         It cannot open others: `is_held` is false for it.
         """
-        with translate_errors():
-            count: int = await self._session.fetchval(_END_SESSIONS, self._service, FENCE_WITHIN_MS)
+        async with self._one_question() as session:
+            count: int = await session.fetchval(_END_SESSIONS, self._service, FENCE_WITHIN_MS)
         return count
 
     async def begin_term(self) -> int:
         """Count this leader; return its number."""
-        with translate_errors():
-            term: int = await self._session.fetchval(_BEGIN_TERM)
+        async with self._one_question() as session:
+            term: int = await session.fetchval(_BEGIN_TERM)
         return term
 
     async def read_term(self) -> int:
         """Return the number of the newest leader."""
-        with translate_errors():
-            term: int = await self._session.fetchval("SELECT term FROM choir_control.leader_term")
+        async with self._one_question() as session:
+            term: int = await session.fetchval("SELECT term FROM choir_control.leader_term")
         return term
 
     async def has_standby(self) -> bool:
         """Return whether another process waits for the lock."""
-        with translate_errors():
-            return bool(await self._session.fetchval(_HAS_SESSION, STANDBY))
+        async with self._one_question() as session:
+            return bool(await session.fetchval(_HAS_SESSION, STANDBY))
 
     async def holder(self) -> str | None:
         """Return the name of the session that holds the lock, or None."""
-        with translate_errors():
-            return await _read_holder(self._session)
+        async with self._one_question() as session:
+            return await _read_holder(session)
 
     async def ask_holder(self) -> str | None:
         """Return the same over a new connection, because that of the lock does not answer."""
@@ -124,8 +128,8 @@ class LeaderLock:
 
     async def end_own_session(self) -> None:
         """End an earlier session of this process that the server still takes for alive."""
-        with translate_errors():
-            await self._session.fetchval(_END_SESSIONS, self.name, FENCE_WITHIN_MS)
+        async with self._one_question() as session:
+            await session.fetchval(_END_SESSIONS, self.name, FENCE_WITHIN_MS)
 
     async def is_held(self, connection: "Connection | DedicatedConnection") -> bool:
         """Return whether this process holds the lock now, as another of its connections sees it."""
@@ -137,11 +141,14 @@ class LeaderLock:
             self._connection.terminate()
             self._connection = None
 
-    @property
-    def _session(self) -> DedicatedConnection:
-        if self._connection is None:
-            raise ConnectionError("not connected")
-        return self._connection
+    @contextlib.asynccontextmanager
+    async def _one_question(self) -> AsyncIterator[DedicatedConnection]:
+        # a connection takes one question at a time, and the watch asks beside the start
+        async with self._asking:
+            with translate_errors():
+                if self._connection is None:
+                    raise ConnectionError("not connected")
+                yield self._connection
 
 
 async def _read_holder(connection: "Connection | DedicatedConnection") -> str | None:
