@@ -89,7 +89,7 @@ class LeaderLock:
     async def fence(self) -> int:
         """End the sessions of an earlier leader; return how many, once their statements have ended.
 
-        It cannot open others: `is_held` is false for it.
+        The earlier leader cannot open new sessions, because `is_held` is false for it.
         """
         async with self._one_question() as session:
             count: int = await session.fetchval(_END_SESSIONS, self._service, FENCE_WITHIN_MS)
