@@ -184,12 +184,12 @@ async def test_each_way_to_ask_for_the_status_agrees_with_the_log(agent: Persona
     assert "job_name" not in await phone.asks("So, what are you doing?", "At work: ")
     ends = {it.job_name: it.outcome for it in await agent.logged(CoreStopped)}
     assert ends == {"harbour": "cancelled", "impossible": "error"}
-    await until_status(agent, "main ", without="impossible: reasoning")
+    await until_status(agent, "main ", without="impossible: thinking")
 
     after = phone.newest
     await phone.user.send("Please write down: nothing at all")
     asked = await until_asked(agent, after)
-    await until_status(agent, f"1 request {DECISION}", "waiting tool")
+    await until_status(agent, f"1 request {DECISION}", "waiting for a tool")
     await phone.user.press(asked, "Reject")
     await phone.sees("Not written: ", asked.message_id)
     await until_status(agent, "main ", without=DECISION)

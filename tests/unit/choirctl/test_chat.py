@@ -140,13 +140,13 @@ def test_a_job_is_told_from_its_begin_to_its_end() -> None:
     )
     assert (
         lanes.apply(an_event(report, "core:notes"), 6.0)
-        == "job notes, need info: which<U+001B>[2J?"
+        == "job notes, a question: which<U+001B>[2J?"
     )
     end = CoreStopped(
         job_id="j", job_name="notes", outcome="error", reason="no disk", duration_ms=61_000
     )
     told = lanes.apply(an_event(end, "core:notes"), 7.0)
-    assert told == "job notes error after 61 s: no disk"
+    assert told == "job notes failed after 61 s: no disk"
     assert lanes.lines(8.0, 80) == []
 
 
@@ -154,10 +154,10 @@ def test_what_runs_already_comes_from_the_agents_own_report_and_ends_with_the_se
     lanes = LaneTracker()
     reports = (
         StatusReport(lane="edge", state="EDGE_IDLE"),
-        StatusReport(lane="core:read", state="CORE_WAITING_FOR_TOOL"),
+        StatusReport(lane="core:read", state="CORE_WAITING_TOOL"),
     )
     lanes.start("main", reports, 0.0)
-    assert lanes.lines(1.0, 80) == ["job read: waiting for tool, 1 s"]
+    assert lanes.lines(1.0, 80) == ["job read: waiting for a tool, 1 s"]
     lanes.apply(an_event(SessionStopped(reason="stopped")), 1.0)
     assert lanes.lines(1.0, 80) == []
 

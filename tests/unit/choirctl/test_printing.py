@@ -86,9 +86,9 @@ def test_an_agent_is_shown_with_its_jobs_and_what_its_budgets_leave() -> None:
     console.print(agent_facts(view, "version 3, applied"))
     shown = [line.strip() for line in console.export_text().splitlines()]
     assert any(line.startswith("lane edge") and "idle" in line for line in shown)
-    assert any("budget left" in line and "total session tokens 12,345" in line for line in shown)
+    assert any("budget left" in line and "12,345 tokens" in line for line in shown)
     assert any(
-        line.startswith("job read") and "reasoning, skill digest, step [collect]" in line
+        line.startswith("job read") and "thinking, skill digest, step [collect]" in line
         for line in shown
     )
     assert any(line.startswith("settings") and "version 3, applied" in line for line in shown)

@@ -205,6 +205,8 @@ def test_jobs_are_listed_with_what_they_do() -> None:
         StatusReport(lane="edge", state="EDGE_IDLE"),
         StatusReport(lane="core:read", state="CORE_WAITING_TOOL", skill="digest", step="collect"),
     )
-    assert format_status("main", reports) == "main: idle\n- read: waiting tool, digest, collect"
+    assert (
+        format_status("main", reports) == "main: idle\n- read: waiting for a tool, digest, collect"
+    )
     assert "No jobs" in format_status("main", reports[:1])
     assert "has not reported" in format_status("main", ())

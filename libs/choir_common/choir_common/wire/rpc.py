@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from choir_common.lane_text import state_text
 from choir_common.wire.activity import MAX_DRAFT
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import Event
@@ -151,9 +152,6 @@ class ApprovalResponse(WireModel):
     """What a person answered to the form of an MCP server."""
 
 
-STATE_PREFIXES = ("EDGE_", "CORE_")
-
-
 class ModelFailure(WireModel):
     """A model whose latest call failed."""
 
@@ -251,11 +249,8 @@ class StatusReport(WireModel):
 
     @property
     def state_label(self) -> str:
-        """Return the state for display: `EDGE_WAITING_FOR_TOOL` is `waiting for tool`."""
-        for prefix in STATE_PREFIXES:
-            if self.state.startswith(prefix):
-                return self.state.removeprefix(prefix).lower().replace("_", " ")
-        return self.state
+        """Return the state for display: `EDGE_WAITING_TOOL` is `waiting for a tool`."""
+        return state_text(self.state)
 
 
 class ReplyDraft(WireModel):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from rich.cells import cell_len, set_cell_size
 
 from choir_common.i18n import _
+from choir_common.lane_text import outcome_text, report_text
 from choir_common.lanes import CORE_LANE_PREFIX, core_lane, is_core
 from choir_common.wire.events import (
     CoreReported,
@@ -43,7 +44,7 @@ class LaneActivity:
     """A busy lane: since when (monotonic seconds), its state, and the tools it waits for by call id."""
 
     since: float
-    state: str = "thinking"
+    state: str = _("thinking")
     calls: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -85,7 +86,7 @@ class LaneTracker:
             case UserMessageStarted():
                 self.busy[event.lane] = LaneActivity(now)
             case ReportBegun():
-                self.busy[event.lane] = LaneActivity(now, "reporting")
+                self.busy[event.lane] = LaneActivity(now, _("reporting"))
             case ToolCallRequested() as p:
                 self.busy.setdefault(event.lane, LaneActivity(now)).calls[p.call_id] = p.tool
             case ToolResultCommitted() as p:
@@ -125,12 +126,12 @@ class LaneTracker:
             case CoreReported():
                 return _("job {name}, {value}: {report_text}").format(
                     name=name,
-                    value=payload.kind.replace("_", " "),
+                    value=report_text(payload.kind),
                     report_text=_report_text(payload),
                 )
             case CoreStopped():
                 self.busy.pop(lane, None)
-                how = payload.outcome.replace("_", " ")
+                how = outcome_text(payload.outcome)
                 why = f": {one_line(payload.reason, MAX_TEXT)}" if payload.reason else ""
                 return _("job {name} {how} after {duration_ms:.0f} s{why}").format(
                     name=name, how=how, duration_ms=payload.duration_ms / 1000, why=why
@@ -149,7 +150,7 @@ def _line(name: str, lane: LaneActivity, now: float) -> str:
         if is_core(name)
         else name
     )
-    return f"{who}: {one_line(lane.current_activity, 60)}, {max(0.0, now - lane.since):.0f} s"
+    return f"{who}: {one_line(tr(lane.current_activity), 60)}, {max(0.0, now - lane.since):.0f} s"
 
 
 def _report_text(report: CoreReported) -> str:

@@ -29,7 +29,7 @@ def system_lines(status: SystemStatus) -> list[str]:
     return [
         first,
         *today,
-        *(f"  {part.name}: {part.detail or 'it does not answer'}" for part in down),
+        *(f"  {part.name}: {part.detail or _('it does not answer')}" for part in down),
     ]
 
 
@@ -118,7 +118,7 @@ def _does(agent: AgentView) -> str:
                 if agent.bindings
                 else ""
             )
-            at = edge.state_label if edge else "starting"
+            at = edge.state_label if edge else _("starting")
             doing = (
                 _("waits for you{where}").format(where=where)
                 if at == IDLE

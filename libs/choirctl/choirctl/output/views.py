@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from choir_common.i18n import _, join
+from choir_common.lane_text import limits_text
 from choir_common.lanes import CORE_LANE_PREFIX, is_core, is_edge
 from choir_common.wire.connections import HostConnections
 from choir_common.wire.events import Event
@@ -144,8 +145,7 @@ def lane_skill(lane: StatusReport) -> str:
 
 
 def _budget(lane: StatusReport) -> str:
-    remaining = lane.budget_remaining.items()
-    return escape(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in remaining))
+    return escape(limits_text(lane.budget_remaining))
 
 
 def session_rows(sessions: Sequence[SessionView]) -> Table:
@@ -356,7 +356,11 @@ def work_tree(agents: Sequence[AgentView]) -> Tree | None:
             continue
         branch = trees.add(f"[bold]{agent.agent_id}[/]")
         for lane in agent.lanes:
-            budget = f"\n[dim]left: {_budget(lane)}[/]" if lane.budget_remaining else ""
+            budget = (
+                f"\n[dim]{_('left: {budget}').format(budget=_budget(lane))}[/]"
+                if lane.budget_remaining
+                else ""
+            )
             job = lane.lane.removeprefix(CORE_LANE_PREFIX)
             what = (
                 _("job {job}").format(job=escape(job))

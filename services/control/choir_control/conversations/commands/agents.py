@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.i18n import Message, _, join, ngettext
+from choir_common.lane_text import limits_text
 from choir_common.lanes import CORE_LANE_PREFIX, EDGE_LANE, core_lane
 from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import INCOGNITO
@@ -243,9 +244,8 @@ def _with_queue(text: str, view: AgentView) -> str:
 
 def _lane(report: StatusReport) -> str:
     name = report.lane.removeprefix(CORE_LANE_PREFIX)
-    activity = " ".join(part for part in (report.state_label, report.skill, report.step) if part)
-    budgets = report.budget_remaining.items()
-    budget = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in budgets)
+    activity = join(" ", filter(None, (report.state_label, report.skill, report.step)))
+    budget = limits_text(report.budget_remaining)
     kind = _("- lane {name}: {activity}") if name == report.lane else _("- job {name}: {activity}")
     line: str = kind.format(name=name, activity=activity)
     if budget:

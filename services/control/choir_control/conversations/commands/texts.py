@@ -126,4 +126,4 @@ def format_pending(count: int) -> str:
 
 
 def _doing(report: StatusReport) -> str:
-    return ", ".join(part for part in (report.state_label, report.skill, report.step) if part)
+    return join(", ", filter(None, (report.state_label, report.skill, report.step)))
