@@ -65,6 +65,8 @@ class ControlProcesses:
     running: list[ControlProcess] = field(default_factory=list)
     accepted: dict[str, str] = field(default_factory=dict)
     """Inbox ids by the mark of their message."""
+    said: set[str] = field(default_factory=set)
+    """Marks of all messages, also of one that was accepted when nobody listened any more."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     async def start(self, dsn: str = "") -> ControlProcess:
@@ -122,6 +124,7 @@ class ControlProcesses:
     async def say(self) -> str:
         """Send a message whose answer appends its mark to the ledger, until accepted; return its mark."""
         mark = f"mark-{next(self._numbers)}"
+        self.said.add(mark)
         call = json.dumps({"command": f"echo {mark} >> ledger.txt"})
         text = f"#delay=30 #tools=1 #tool=choir.exec {call}"
         async with asyncio.timeout(MEND_WITHIN_S):
@@ -182,19 +185,19 @@ class ControlProcesses:
         answers = Counter(
             p.answers for p in payloads if isinstance(p, Reply) and p.kind != "notice"
         )
-        assert {answers[inbox_id] for inbox_id in self.accepted.values()} == {1}
+        assert {answers[inbox_id] for inbox_id in self.accepted.values()} == {1}, answers
         delivered = {message.outbox_id: message for message in self.world.gateway.delivered}
         heard = Counter(m.answers for m in delivered.values() if m.kind != "notice" and not m.edits)
-        assert {heard[inbox_id] for inbox_id in self.accepted.values()} == {1}
-        lines = (self.world.home / "workspaces/main/ledger.txt").read_text().split()
+        assert {heard[inbox_id] for inbox_id in self.accepted.values()} == {1}, heard
+        lines = Counter((self.world.home / "workspaces/main/ledger.txt").read_text().split())
         done = [
             p for p in payloads if isinstance(p, ToolResultCommitted) and p.tool == "choir.exec"
         ]
         succeeded = sum(1 for result in done if result.status == "success")
         interrupted = sum(1 for result in done if result.status == "interrupted")
-        assert len({result.call_id for result in done}) == len(done)
-        assert succeeded <= len(lines) <= succeeded + interrupted
-        assert set(lines) <= set(self.accepted) and max(Counter(lines).values()) == 1
+        assert len({result.call_id for result in done}) == len(done), done
+        assert succeeded <= lines.total() <= succeeded + interrupted, (lines, done)
+        assert set(lines) <= self.said and max(lines.values()) == 1, (lines, self.said)
 
     async def _payloads(self, leader: ControlProcess) -> AsyncIterator[object]:
         headers = {"Authorization": f"Bearer {self.world.secrets.operator_token}"}

@@ -46,6 +46,21 @@ addEventListener('securitypolicyviolation', (event) => {
   violations.push(`${event.violatedDirective} ${event.blockedURI}`);
 });
 """
+SEND_AGAIN = """
+{
+  const send = window.fetch;
+  window.fetch = async (address, options) => {
+    try {
+      return await send(address, options);
+    } catch (error) {
+      if (!(error instanceof TypeError) || (options?.method ?? 'GET') === 'GET') throw error;
+      return await send(address, options);
+    }
+  };
+}
+"""
+"""Chromium drops what is under way when a container changes the network of this machine. The pages themselves
+repeat what they read, and tell a person that something was not sent."""
 
 
 @dataclass
@@ -65,7 +80,7 @@ class WebTab:
     def watch(self) -> None:
         """Record requests, dialogs and errors from now on."""
         self.page.on("request", self._take_request)
-        self.page.on("requestfailed", lambda it: self.aborted.append(f"{it.url} {it.failure}"))
+        self.page.on("requestfailed", self._take_failure)
         self.page.on("pageerror", lambda error: self.failures.append(f"error: {error}"))
         self.page.on("dialog", lambda dialog: self.failures.append(f"dialog: {dialog.message}"))
 
@@ -75,6 +90,10 @@ class WebTab:
         self.requests.append(f"{request.method} {urlsplit(request.url).path}")
         if not request.url.startswith(f"{self.origin}/"):
             self.foreign.append(request.url)
+
+    def _take_failure(self, request: Request) -> None:
+        self.aborted.append(f"{request.url} {request.failure}")
+        print(f"{request.method} {request.url}: {request.failure}")  # shown if the test fails
 
     async def shows(self, element: Locator) -> None:
         """Wait until the loaded page shows an element; load it again if the network changed meanwhile."""
@@ -159,7 +178,7 @@ async def open_context(browser: Browser, **more: Any) -> BrowserContext:
     )
     context.set_default_timeout(PATIENCE_MS)
     context.on("page", _outlive_network_changes)
-    await context.add_init_script(WATCH)
+    await context.add_init_script(WATCH + SEND_AGAIN)
     return context
 
 
