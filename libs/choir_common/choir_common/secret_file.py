@@ -5,25 +5,22 @@ contain a value; for a broken file they give the position only. See docs/design/
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 import secrets
 import stat
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from choir_common.errors import Conflict, Forbidden, InvalidRequest, NotFound, TooLarge, Unavailable
+from choir_common.file_lock import lock_file
 from choir_common.i18n import _
 
 MODE = 0o600
 MAX_BYTES = 4_000_000
 MAX_VALUE_BYTES = 100_000
 LOCK_NAME = ".secrets.lock"
-LOCK_TIMEOUT_S = 5.0
-LOCK_POLL_S = 0.05
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -176,26 +173,17 @@ def _locked(path: Path) -> Iterator[None]:
             ).format(path=path, strerror=error.strerror)
         ) from None
     try:
-        _wait_for(descriptor, path)
+        try:
+            lock_file(descriptor)
+        except TimeoutError:
+            raise Conflict(
+                _("Another process is changing the secrets ({path} is locked). Try again.").format(
+                    path=path
+                )
+            ) from None
         yield
     finally:
         os.close(descriptor)
-
-
-def _wait_for(descriptor: int, path: Path) -> None:
-    give_up = time.monotonic() + LOCK_TIMEOUT_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > give_up:
-                raise Conflict(
-                    _(
-                        "Another process is changing the secrets ({path} is locked). Try again."
-                    ).format(path=path)
-                ) from None
-            time.sleep(LOCK_POLL_S)
 
 
 def _remove_partial_files(path: Path) -> None:

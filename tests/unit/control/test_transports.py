@@ -9,6 +9,7 @@ import pytest
 from choir_common.errors import InvalidRequest, StartupError
 from choir_common.http.client import ssl_context_for
 from choir_control.agents.runtimes.port import ControlAddress, LaunchSpec
+from choir_control.api.transports import own_files
 from choir_control.api.transports.authority import issue_certificate
 from choir_control.api.transports.own_files import CertificateFiles
 from choir_control.api.transports.tls import certificate_names, load_server_tls, uses_tls
@@ -67,6 +68,18 @@ def test_a_damaged_authority_is_said_and_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="must then trust the new certificate"):
         issue_certificate(files, ["localhost"], NOW)
     assert files.authority.read_text() == "nonsense"
+
+
+def test_a_process_waits_for_the_files_only_so_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_files, "LOCK_TIMEOUT_S", 0.01)
+    files = CertificateFiles(tmp_path / "tls")
+    with files.locked():
+        with pytest.raises(StartupError, match=r"tls/\.lock locked for 0\.01 s"), files.locked():
+            pass
+    with files.locked():
+        pass
 
 
 def test_its_own_certificate_names_what_clients_call_it() -> None:

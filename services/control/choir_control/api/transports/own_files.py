@@ -4,13 +4,17 @@ choirctl reads `ca.pem` in the same directory.
 """
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_common.file_lock import lock_file
+
+LOCK_NAME = ".lock"
+LOCK_TIMEOUT_S = 20.0
+"""Time to make an authority's key and certificate on a slow machine, many times over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +46,21 @@ class CertificateFiles:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other control processes of this home from these files; raises StartupError."""
+        path = self.directory / LOCK_NAME
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self.directory / ".lock", os.O_WRONLY | os.O_CREAT, 0o600)
+            lock = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb")
         except OSError as error:
             raise StartupError(f"Cannot write {self.directory}: {error.strerror}.") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
+        with lock:
+            try:
+                lock_file(lock.fileno(), LOCK_TIMEOUT_S)
+            except TimeoutError:
+                raise StartupError(
+                    f"Another process has kept {path} locked for {LOCK_TIMEOUT_S:g} s. `fuser {path}` shows "
+                    "which one; if it hangs, end it."
+                ) from None
             yield
-        finally:
-            os.close(lock)
 
 
 def write_private(path: Path, content: bytes) -> None:
