@@ -1,4 +1,4 @@
-"""What a lane does and what is left of its limits, in words. Pure."""
+"""Text for people: what a lane does, and what is left of its limits. Pure."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -74,8 +74,8 @@ def _limit_text(name: str, count: int) -> str:
             return f"{name.replace('_', ' ')} {count:,}"
 
 
-def _wall_time_text(left: timedelta) -> Message:
-    seconds = int(left.total_seconds())
+def _wall_time_text(duration: timedelta) -> Message:
+    seconds = int(duration.total_seconds())
     if seconds < 120:
         return ngettext("{count} second", "{count} seconds", seconds)
     return ngettext("{count} minute", "{count} minutes", seconds // 60)
