@@ -121,8 +121,8 @@ class Installation:
             image = f"{prefix}{name}:{version}"
             # these two have the migrations
             more = changes if name in ("control", "tools") else ""
-            text = f"FROM {self.project}-{name}:local\nUSER root\n{more}"
-            text += "USER choir\n" if name == "tools" else ""
+            user = docker("inspect", "--format={{.Config.User}}", f"{self.project}-{name}:local")
+            text = f"FROM {self.project}-{name}:local\nUSER root\n{more}USER {user.strip() or 'root'}\n"
             words = ("docker", "build", "-q", "-t", image, f"--label={REVISION}={commit}", "-")
             subprocess.run(words, input=text, text=True, check=True, capture_output=True)
             self.run("docker", "push", "--quiet", image)
