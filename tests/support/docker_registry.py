@@ -28,13 +28,15 @@ def running_registry(folder: Path) -> Iterator[str]:
     with subprocess.Popen(
         [REGISTRY, "serve", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as registry:
-        url = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            try:
-                httpx2.get(f"{url}/v2/", trust_env=False).raise_for_status()
-                break
-            except httpx2.HTTPError:
-                time.sleep(0.1)
-        yield url
-        registry.terminate()
+        try:
+            url = f"http://127.0.0.1:{port}"
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline:
+                try:
+                    httpx2.get(f"{url}/v2/", trust_env=False).raise_for_status()
+                    break
+                except httpx2.HTTPError:
+                    time.sleep(0.1)
+            yield url
+        finally:
+            registry.kill()  # also after a failed test, which would wait for ever
