@@ -39,4 +39,4 @@ def running_registry(folder: Path) -> Iterator[str]:
                     time.sleep(0.1)
             yield url
         finally:
-            registry.kill()  # also after a failed test, which would wait for ever
+            registry.kill()  # also after a failed test, which would not end
