@@ -172,8 +172,8 @@ async def test_without_consent_nothing_happens_in_any_way_and_it_is_said(
 async def test_each_way_to_ask_for_the_status_agrees_with_the_log(agent: PersonalAgent) -> None:
     phone, after = agent.phone, agent.phone.newest
     await phone.asks("Please watch the harbour", "Started: success.")
-    await until_status(agent, "job harbour: reasoning", without=DECISION)
-    assert "harbour: reasoning" in await phone.asks("/cores", "main: ")
+    await until_status(agent, "job harbour: thinking", without=DECISION)
+    assert "harbour: thinking" in await phone.asks("/cores", "main: ")
     assert '"job_name":"harbour"' in await phone.asks("So, what are you doing?", "At work: ")
     await phone.asks("/cancel harbour", "The job harbour")
     await phone.sees("'harbour' was cancelled", after)

@@ -89,7 +89,7 @@ async def test_what_is_only_asked_is_answered_at_once(world: World, agent: Agent
     await agent.call("REPORT_STATUS", StatusReport(lane="edge", state="EDGE_IDLE"))
     await agent.call("REPORT_STATUS", StatusReport(lane="core:read", state="CORE_REASONING"))
     jobs = await world.say("/jobs", "u1")
-    assert jobs.note == "main: idle\n- read: reasoning" and jobs.inbox_id == ""
+    assert jobs.note == "main: idle\n- read: thinking" and jobs.inbox_id == ""
     assert "/inject <text>" in ((await world.say("/help", "u2")).note or "")
     assert "There is no command /frob" in ((await world.say("/frob", "u3")).note or "")
     assert "An argument is missing" in ((await world.say("/inject", "u4")).note or "")

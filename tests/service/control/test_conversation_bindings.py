@@ -256,7 +256,7 @@ async def test_a_conversation_that_is_no_admins_sees_only_what_is_its_own(
     await shared.call("REPORT_STATUS", StatusRequest(lane="edge:second", state="EDGE_IDLE"))
     for text in ("/cores", "/status"):
         own = await say(text)
-        assert "mine" in own and "theirs" not in own and "reasoning" not in own.splitlines()[0]
+        assert "mine" in own and "theirs" not in own and "thinking" not in own.splitlines()[0]
         everything = await say(text, "console")
         assert "mine" in everything and "theirs" in everything
     assert "no job 'theirs'" in await say("/cancel theirs")

@@ -43,7 +43,7 @@ def test_an_agent_that_waits_and_its_job_are_told_in_plain_words() -> None:
         agent_lines(an_agent(lanes=(EDGE, JOB), bindings=bindings, queued_messages=2))
     )
     assert "main waits for you in the conversation console" in words
-    assert "job read: reasoning" in words and "2 messages wait for it" in words
+    assert "job read: thinking" in words and "2 messages wait for it" in words
     for term in ("lane", "edge", "epoch", "tokens", "core:"):
         assert term not in words
 
