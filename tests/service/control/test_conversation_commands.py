@@ -44,7 +44,9 @@ async def ask_for(agent: AgentHand, call_id: str) -> str:
 
 
 async def test_status_tells_what_an_agent_does_and_has_left(agent: AgentHand, say: Any) -> None:
-    report = StatusReport(lane="core:read", state="CORE_REASONING", budget_remaining={"per_job_max_steps": 9})
+    report = StatusReport(
+        lane="core:read", state="CORE_REASONING", budget_remaining={"per_job_max_steps": 9}
+    )
     await agent.call("REPORT_STATUS", report)
     text = await say("/status")
     assert "main is running" in text and "workspace main" in text
