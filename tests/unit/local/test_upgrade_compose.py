@@ -18,6 +18,7 @@ from choir_local.upgrade.compose_images import with_version
 from choir_local.upgrade.compose_steps import ComposeSteps
 from choir_local.upgrade.record import UpgradeRecord, UpgradeRecordFile, UpgradeVersions
 from choir_local.upgrade.sequence import UpgradeSequence
+from choir_local.version_record import version_file
 
 CHOIR = ("choir-control", "choir-memory", "choir-tools")
 
@@ -361,6 +362,19 @@ def test_a_missing_version_is_added_to_the_settings() -> None:
         with_version("A=1\n#CHOIR_VERSION=1\n", "2") == "A=1\n#CHOIR_VERSION=1\nCHOIR_VERSION=2\n"
     )
     assert with_version("export CHOIR_VERSION = 1\nB=2\n", r"\1") == "CHOIR_VERSION=\\1\nB=2\n"
+
+
+@pytest.mark.parametrize("kind", ["machine", "published"])
+async def test_a_choirctl_that_is_older_than_the_containers_upgrades_them(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    machine: Machine = request.getfixturevalue(kind)
+    version = version_file(Home(machine.home))
+    version.parent.mkdir(exist_ok=True)
+    newest = {"choir_control.migrations": "9999_from_a_newer_version.sql"}
+    version.write_text(json.dumps({"choir": "9.9.9", "newest": newest}))
+    assert (await upgrade(machine)).outcome == "done"
+    check(machine, "new")
 
 
 @pytest.mark.parametrize("broken", ["migrate", "status", "--wait-timeout"])

@@ -25,7 +25,7 @@ from choir_local.upgrade.programs import (
 from choir_local.upgrade.record import Step, UpgradeRecord
 from choir_local.upgrade.snapshot import BEFORE, FAILED, HEADS
 from choir_local.upgrade.steps import DATABASE_COPIES, RESTART_WITHIN, SPACE_RESERVE
-from choir_local.version_record import check_version, version_file
+from choir_local.version_record import version_file
 
 HAS_LOG = "SELECT to_regclass('choir_control.sessions') IS NOT NULL"
 
@@ -88,7 +88,8 @@ class ComposeSteps:
                     "migrates. To go back, restore that server from a copy of its own. See docs/upgrade.md."
                 ).format(config_file=self._home.config_file, host=server.host)
             )
-        check_version(self._home, self._backups)
+        # A version that is older than the database is refused by its own images. This choirctl may be
+        # older than the containers, so it cannot tell.
         config = await self._project.config()
         self._images.check(config)
         await self._project.start_database()
