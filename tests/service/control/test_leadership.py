@@ -97,6 +97,20 @@ async def test_one_leads_and_a_release_lets_the_standby_lead(dsn: str) -> None:
         assert not await first.writes()
 
 
+async def test_questions_at_the_same_time_are_asked_one_after_the_other(dsn: str) -> None:
+    database = Database(dsn, PASSWORD, size=1, application=SERVICE)
+    lock = LeaderLock(database, service=SERVICE, silence_s=SILENCE_S)
+    await lock.connect()
+    try:
+        assert await lock.try_take()
+        answers = await asyncio.gather(
+            lock.holder(), lock.has_standby(), lock.holder(), lock.read_term()
+        )
+        assert answers[:3] == [lock.name, False, lock.name]
+    finally:
+        lock.drop()
+
+
 async def test_a_silent_leader_is_replaced_and_neither_its_old_nor_new_connections_write(
     dsn: str,
 ) -> None:
