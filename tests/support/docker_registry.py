@@ -39,4 +39,4 @@ def running_registry(folder: Path) -> Iterator[str]:
                     time.sleep(0.1)
             yield url
         finally:
-            registry.kill()  # also after a failed test, which would not end
+            registry.kill()  # also after a failure: leaving the block waits for its end

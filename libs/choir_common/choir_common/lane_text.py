@@ -41,7 +41,7 @@ def state_text(state: str) -> str:
     return _STATES.get(state, state)
 
 
-def report_text(kind: str) -> str:
+def report_kind_text(kind: str) -> str:
     """Return what a job's report is, such as `a partial result`."""
     return _JOB_REPORTS.get(kind, kind)
 

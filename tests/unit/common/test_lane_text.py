@@ -7,7 +7,7 @@ import pytest
 from choir_agent.lanes.core_states import CoreState
 from choir_agent.lanes.edge_states import EdgeState
 from choir_common.i18n import Message, translate
-from choir_common.lane_text import limits_text, outcome_text, report_text, state_text
+from choir_common.lane_text import limits_text, outcome_text, report_kind_text, state_text
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreOutcome, CoreReportKind
 
@@ -32,7 +32,7 @@ def test_each_state_has_words(state: str) -> None:
 
 def test_each_report_and_end_of_a_job_has_words() -> None:
     for kind in get_args(CoreReportKind):
-        assert isinstance(report_text(kind), Message)
+        assert isinstance(report_kind_text(kind), Message)
     for outcome in get_args(CoreOutcome):
         assert translate(outcome_text(outcome), "de") != outcome_text(outcome)
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rich.cells import cell_len, set_cell_size
 
 from choir_common.i18n import _
-from choir_common.lane_text import outcome_text, report_text
+from choir_common.lane_text import outcome_text, report_kind_text
 from choir_common.lanes import CORE_LANE_PREFIX, core_lane, is_core
 from choir_common.wire.events import (
     CoreReported,
@@ -126,7 +126,7 @@ class LaneTracker:
             case CoreReported():
                 return _("job {name}, {value}: {report_text}").format(
                     name=name,
-                    value=report_text(payload.kind),
+                    value=report_kind_text(payload.kind),
                     report_text=_report_text(payload),
                 )
             case CoreStopped():
