@@ -31,6 +31,9 @@ SERIOUS = ("serious", "critical")
 DESKTOP: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 PATIENCE_MS = 60_000
+LOADS = 5
+NETWORK_CHANGED = ("ERR_NETWORK_CHANGED", 'another navigation to "chrome-error:')
+"""Errors of a load while the network of this machine changes: the first, and that of a second try."""
 UNUSED_S = 310
 """After five minutes without a touch, a page does not say any more that it is looked at."""
 # Tables of the pages are shown as cards on a phone, so they need no scrolling there.
@@ -190,12 +193,14 @@ def _outlive_network_changes(page: Page) -> None:
 
 def _repeated(load: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     async def load_again(*args: Any, **options: Any) -> Any:
-        try:
-            return await load(*args, **options)
-        except Error as error:
-            if "ERR_NETWORK_CHANGED" not in error.message:
-                raise
-            return await load(*args, **options)
+        for _ in range(LOADS - 1):
+            try:
+                return await load(*args, **options)
+            except Error as error:
+                if not any(reason in error.message for reason in NETWORK_CHANGED):
+                    raise
+            await asyncio.sleep(0.2)
+        return await load(*args, **options)
 
     return load_again
 
