@@ -4,23 +4,30 @@ The imports of one stack take eight seconds of processor time. `fork_services` c
 its forks start a service: `python -P -m choir_control` becomes a fork that runs the same module. Parent,
 session, user, environment variables, standard streams and inherited descriptors are the same. Differences:
 /proc shows the command line and environment of the first process, and memory pages are shared with it.
+
+Control's fork server of agents, which has the agents' modules, is a fork, too. It is made before control has
+threads, and waits until control starts it.
 """
 
 import asyncio
 import fcntl
 import gc
 import importlib
+import json
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from choir_agent import fork_server
 from choir_common.confinement import command_line, script_path
+from choir_control.agents.runtimes.process import fork_server as control_side
 from choir_local import child_start
 
 SERVICES = (
@@ -59,6 +66,8 @@ def fork_services() -> None:
         importlib.import_module(f"{module}.__main__")
     for module in LATE_IMPORTS:
         importlib.import_module(module)
+    for module in [name for name, loaded in sys.modules.items() if loaded is None]:
+        del sys.modules[module]  # what an agent forbids itself to import, others may
     subprocess._fork_exec = _fork_or_execute  # type: ignore[attr-defined]
 
 
@@ -135,6 +144,45 @@ def _replace_environment(env: Sequence[bytes] | None) -> None:
         time.tzset()
 
 
+def _fork_waiting_process() -> None:
+    """Fork the process that becomes the fork server of this one; it ends with this one, if it is not used."""
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        ours.close()
+        _wait_for_use(theirs)
+    theirs.close()
+    execute = control_side.start_server
+
+    async def use_or_execute(
+        descriptor: int, environment: Mapping[str, str]
+    ) -> control_side.AgentProcess:
+        if ours.fileno() == -1:
+            return await execute(descriptor, environment)
+        with ours:
+            request = json.dumps([str(os.getpid()), dict(environment)]).encode()
+            socket.send_fds(ours, [request], [descriptor])
+            return control_side.ForkedProcess(int(ours.recv(32)))
+
+    control_side.start_server = use_or_execute
+
+
+def _wait_for_use(control: socket.socket) -> NoReturn:
+    packet, descriptors, _, _ = socket.recv_fds(control, 65_536, 1)
+    if not packet:
+        os._exit(0)
+    parent, environment = json.loads(packet)
+    control.sendall(str(os.getpid()).encode())
+    control.detach()
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    _take_streams((nothing, nothing, 2), descriptors)
+    os.chdir("/")
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    _exit_with(lambda: fork_server.main([str(descriptors[0]), parent]))
+
+
 def run_service(start: ServiceStart) -> NoReturn:
     """Run a service as a new interpreter would; exit with its code."""
     asyncio.set_event_loop(None)
@@ -145,17 +193,27 @@ def run_service(start: ServiceStart) -> NoReturn:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = [start.module, *start.arguments]
     del sys.modules[f"{start.module}.__main__"]
+    if start.module == "choir_control":
+        _fork_waiting_process()
+    _exit_with(lambda: _run_module(start))
+
+
+def _run_module(start: ServiceStart) -> None:
+    if start.parent is not None:
+        child_start.start(start.parent, start.death_signal, start.identity, [])
+    if start.confinement:
+        # What would execute a new interpreter runs the module here instead.
+        unconfined = replace(start, parent=None, confinement=())
+        os.execv = lambda *_: run_service(unconfined)  # type: ignore[assignment,return-value]
+        sys.modules[f"{start.module}.__main__"] = sys.modules["__main__"]
+        command_line.main([*start.confinement, "--", sys.executable])
+    runpy.run_module(start.module, run_name="__main__", alter_sys=True)
+
+
+def _exit_with(program: Callable[[], object]) -> NoReturn:
+    """Run a program as an interpreter does, and exit with its code."""
     try:
-        if start.parent is not None:
-            child_start.start(start.parent, start.death_signal, start.identity, [])
-        if start.confinement:
-            # What would execute a new interpreter runs the module here instead.
-            unconfined = replace(start, parent=None, confinement=())
-            os.execv = lambda *_: run_service(unconfined)  # type: ignore[assignment,return-value]
-            sys.modules[f"{start.module}.__main__"] = sys.modules["__main__"]
-            command_line.main([*start.confinement, "--", sys.executable])
-        runpy.run_module(start.module, run_name="__main__", alter_sys=True)
-        code: object = 0
+        code = program()
     except SystemExit as ended:
         code = ended.code
     except BaseException:

@@ -230,7 +230,7 @@ def keys_in_agents(stack: EmbeddedStack) -> tuple[int, list[str]]:
     agents = []
     for process in supervisor.children(recursive=True):
         with contextlib.suppress(psutil.Error):  # a command that has ended
-            if "choir_agent" in process.cmdline():
+            if {"choir_agent", "choir_agent.fork_server"} & {*process.cmdline()}:
                 agents.append(process)
     found = [
         f"{name} in {process.pid}"

@@ -24,6 +24,8 @@ from choir_common.confinement.pid_namespace import continue_in_pid_namespace
 from choir_common.confinement.restriction import PRIVATE_UMASK, restrict
 from choir_common.confinement.view import SHARED_MEMORY, build_view
 
+COMMON = __file__.rsplit("/", 3)[0]
+"""Directory in which `choir_common` is found."""
 LAUNCHER_VARIABLE = "CHOIR_CALL_LAUNCHER"
 """Environment variable by which the program gets the descriptor of its connection to the launcher."""
 SIGNALS_SCOPED_SINCE = 6
@@ -84,7 +86,7 @@ def start_launcher(options: ConfinementOptions, cgroup: int | None) -> None:
     pairs += [("--read", path) for path in options.read]
     pairs += [("--write", path) for path in options.write]
     pairs += [("--device", path) for path in options.device]
-    sys.argv = [options.launcher, sys.path[0], *(word for pair in pairs for word in pair)]
+    sys.argv = [options.launcher, COMMON, *(word for pair in pairs for word in pair)]
     try:
         runpy.run_path(options.launcher)
     except OSError as error:
@@ -160,6 +162,8 @@ def warn(message: str) -> None:
 
 def confine(options: ConfinementOptions) -> list[str]:
     """Confine this process; return what this host does not support."""
+    # Some event loops start programs with descriptors that were never meant for them.
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.umask(PRIVATE_UMASK)
     limit_resources(options.limits)
     if sys.platform != "linux":

@@ -22,6 +22,7 @@ from choir_common.confinement.users import own_user
 from choir_control.agents.runtimes.port import LaunchSpec
 
 PACKAGES = ("choir_agent", "choir_common", "choir_files", "choir_models")
+PASSED_VARIABLES = ("CHOIR_LOG_LEVEL", "OTEL_EXPORTER_OTLP_ENDPOINT")
 INHERITED = ("LANG", "LC_ALL", "TZ", *CERTIFICATES)
 # sbin for ldconfig and similar tools; no bin directory of the user.
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -110,17 +111,23 @@ class Boundary:
 
     def environment(self, parent: Mapping[str, str]) -> dict[str, str]:
         """Return the complete environment of the agent."""
-        variables = {name: parent[name] for name in INHERITED if name in parent}
-        return {
-            "LANG": "C.UTF-8",
-            **variables,
-            "PATH": PATH,
-            "HOME": str(self.workspace),
-            "TMPDIR": str(self.temporary),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            # the agent's few threads need no malloc arena of their own; saves 1.5 MB per agent
-            "MALLOC_ARENA_MAX": "1",
-        }
+        own = {"HOME": str(self.workspace), "TMPDIR": str(self.temporary)}
+        return {**common_environment(parent), **own}
+
+
+def common_environment(parent: Mapping[str, str]) -> dict[str, str]:
+    """Return what the environments of all agents have in common; `parent` is that of control."""
+    passed = {name: parent[name] for name in PASSED_VARIABLES if parent.get(name)}
+    inherited = {name: parent[name] for name in INHERITED if name in parent}
+    return {
+        "LANG": "C.UTF-8",
+        **inherited,
+        **passed,
+        "PATH": PATH,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # the agent's few threads need no malloc arena of their own; saves 1.5 MB per agent
+        "MALLOC_ARENA_MAX": "1",
+    }
 
 
 def make_boundary(

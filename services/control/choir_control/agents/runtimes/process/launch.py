@@ -4,11 +4,12 @@ The child runs `confine` first, which confines it and then executes the agent.
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -19,13 +20,19 @@ from choir_common.logs.pump import PipeReader
 from choir_common.wire.rpc import AgentStartParameters
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.port import LaunchSpec
-from choir_control.agents.runtimes.process.boundary import Boundary, ProcessLimits, make_boundary
+from choir_control.agents.runtimes.process.boundary import (
+    Boundary,
+    ProcessLimits,
+    common_environment,
+    make_boundary,
+)
 from choir_control.agents.runtimes.process.cgroups import (
     AgentCgroups,
     AgentLimits,
     CgroupError,
     find_own_delegated,
 )
+from choir_control.agents.runtimes.process.fork_server import AgentProcess, ForkServer
 
 log = structlog.get_logger()
 
@@ -33,7 +40,8 @@ log = structlog.get_logger()
 AGENT = (sys.executable, "-I", "-m", "choir_agent")
 TRIAL = (sys.executable, "-I", "-m", "choir_agent.tool_bench", "try")
 CONFINE = (sys.executable, "-I", "-S", script_path())
-PASSED_VARIABLES = ("CHOIR_LOG_LEVEL", "OTEL_EXPORTER_OTLP_ENDPOINT")
+SHARING_AGENTS = 3
+"""As many agents share more memory with the fork server than it takes; see docs/decisions/0123."""
 PROBE_WITHIN_S = 15.0
 NO_VIEW = (
     "agents can connect to Unix sockets of this user's other programs (docker, ssh-agent), and to any "
@@ -54,9 +62,11 @@ class ProcessLauncher:
         command: Sequence[str],
         logs: AgentLogs,
         cgroups: AgentCgroups | None,
+        agents: Collection[object],
     ) -> None:
         """Configure the launcher; only allow-listed variables of `environment` reach the agent.
 
+        `agents` are those that run, as the runtime changes them.
         `cgroups` are those that agents are placed in; None: below the one of this process, if that is
         delegated.
         """
@@ -64,6 +74,12 @@ class ProcessLauncher:
         self._environment = dict(environment)
         self._limits = limits
         self._command = tuple(command)
+        # The kernel shows the server's environment as that of its forks, and TMPDIR identifies an agent.
+        common = common_environment(environment)
+        self._fork_server = ForkServer(
+            {**common, "TMPDIR": str(home / "agents" / "fork-server")},
+            lambda: len(agents) >= SHARING_AGENTS,
+        )
         self._logs = logs
         self._view: Path | None = None
         self._own_user = False
@@ -90,34 +106,46 @@ class ProcessLauncher:
                 self._probed = True
         return boundary
 
-    async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> tuple[Process, PipeReader]:
+    async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> tuple[AgentProcess, PipeReader]:
         """Start the agent, and the task that reads its output. Raises OSError.
 
         This must run in the event loop's thread: the kernel ties the parent-death signal to the forking
         thread.
         """
-        cgroup = await self._create_cgroup(spec.agent_id)
-        stdin = _filled_pipe(_boot_line(spec))
+        line = _boot_line(spec)
+        options = [*self._options(spec, boundary), *await self._create_cgroup(spec.agent_id)]
+        pump, output = await PipeReader.open(self._logs.writer(spec))
         try:
-            pump, output = await PipeReader.open(self._logs.writer(spec))
-        except BaseException:
-            os.close(stdin)
-            raise
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._confined(spec, boundary, cgroup),
+            return await self._start(options, boundary, line, output), pump
+        finally:
+            os.close(output)
+
+    async def _start(
+        self, options: Sequence[str], boundary: Boundary, line: bytes, output: int
+    ) -> AgentProcess:
+        """Start the agent as a fork if possible, else with an interpreter of its own."""
+        environment = boundary.environment(self._environment)
+        if self._forks_agents:
+            try:
+                with _boot_pipe(line) as stdin:
+                    return await self._fork_server.fork(options, environment, stdin, output)
+            except OSError as error:
+                log.warning(
+                    "the fork server failed; the agent loads its own modules", error=str(error)
+                )
+        with _boot_pipe(line) as stdin:
+            return await asyncio.create_subprocess_exec(
+                *CONFINE,
+                *options,
+                "--",
                 *self._command,
                 stdin=stdin,
                 stdout=output,
                 stderr=STDOUT,
-                env=self._agent_environment(boundary),
+                env=environment,
                 cwd=boundary.workspace,
                 start_new_session=True,
             )
-        finally:
-            os.close(stdin)
-            os.close(output)
-        return process, pump
 
     async def spawn_trial(self, spec: LaunchSpec, boundary: Boundary) -> Process:
         """Start the trial program behind the same walls, with pipes. Raises OSError.
@@ -126,22 +154,40 @@ class ProcessLauncher:
         """
         cgroup = await self._create_cgroup(trial_group(spec.agent_id))
         return await asyncio.create_subprocess_exec(
-            *self._confined(spec, boundary, cgroup),
+            *CONFINE,
+            *self._options(spec, boundary),
+            *cgroup,
+            "--",
             *TRIAL,
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
-            env=self._agent_environment(boundary),
+            env=boundary.environment(self._environment),
             cwd=boundary.workspace,
             start_new_session=True,
         )
 
-    def _confined(self, spec: LaunchSpec, boundary: Boundary, cgroup: Sequence[str]) -> list[str]:
-        """Return the command line that confines a program, up to the program."""
-        options = boundary.options(
+    def _options(self, spec: LaunchSpec, boundary: Boundary) -> list[str]:
+        """Return the options of the confinement, without the cgroup."""
+        return boundary.options(
             os.getpid(), self._view, own_user=self._own_user, offline=bool(spec.egress_key)
         )
-        return [*CONFINE, *options, *cgroup, "--"]
+
+    @property
+    def _forks_agents(self) -> bool:
+        return sys.platform == "linux" and self._command == AGENT
+
+    async def preload(self) -> None:
+        """Start to load the modules of agents, which takes a second, without waiting for it."""
+        if self._forks_agents:
+            try:
+                await self._fork_server.start()
+            except OSError as error:
+                log.warning("cannot start the fork server of agents", error=str(error))
+
+    async def close(self) -> None:
+        """End the fork server."""
+        await self._fork_server.close()
 
     @property
     def has_private_view(self) -> bool:
@@ -248,11 +294,6 @@ class ProcessLauncher:
             raise OSError(stderr.decode(errors="replace").strip())
         return tuple(orjson.loads(stdout)) if stdout else ()
 
-    def _agent_environment(self, boundary: Boundary) -> dict[str, str]:
-        own = self._environment
-        variables = {name: own[name] for name in PASSED_VARIABLES if own.get(name)}
-        return {**boundary.environment(own), **variables}
-
 
 def trial_group(agent_id: str) -> str:
     """Return the name of a trial's cgroup; no agent's id has a dot."""
@@ -274,16 +315,22 @@ def _boot_line(spec: LaunchSpec) -> bytes:
         egress_socket=spec.egress_socket(str(spec.socket_dir)),
         egress_key=spec.egress_key,
     )
-    return boot.model_dump_json().encode() + b"\n"
-
-
-def _filled_pipe(line: bytes) -> int:
-    """Return the read end of a pipe that contains `line` and then ends."""
+    line = boot.model_dump_json().encode() + b"\n"
     if len(line) > MAX_BOOT_LINE_BYTES:
         raise OSError(f"the boot line has {len(line)} bytes, more than {MAX_BOOT_LINE_BYTES}")
+    return line
+
+
+@contextlib.contextmanager
+def _boot_pipe(line: bytes) -> Iterator[int]:
+    """Yield the read end of a pipe, which gets the line at the end of the block.
+
+    After an error it gets nothing: a process that was started nevertheless ends then.
+    """
     read_end, write_end = os.pipe()
     try:
+        yield read_end
         os.write(write_end, line)
     finally:
+        os.close(read_end)
         os.close(write_end)
-    return read_end

@@ -21,6 +21,7 @@ from choir_control.agents.runtimes.port import LaunchSpec, RunningAgent
 from choir_control.agents.runtimes.process import orphans
 from choir_control.agents.runtimes.process.boundary import ProcessLimits
 from choir_control.agents.runtimes.process.cgroups import AgentCgroups
+from choir_control.agents.runtimes.process.fork_server import AgentProcess
 from choir_control.agents.runtimes.process.launch import AGENT, ProcessLauncher, trial_group
 from choir_control.agents.runtimes.process.orphans import ProcessRecordStore
 
@@ -36,7 +37,7 @@ class ProcessAgent:
     """State of one agent from its start to its exit; `process` is None until it was forked."""
 
     spec: LaunchSpec
-    process: Process | None = None
+    process: AgentProcess | None = None
     output: PipeReader | None = None
     session_over: bool = False
     exited: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,6 +80,7 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
             command=command,
             logs=self._logs,
             cgroups=cgroups,
+            agents=self._agents,
         )
         self._records = ProcessRecordStore(self._home / "run" / "agents")
         self._trials: set[int] = set()
@@ -162,7 +164,9 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
 
     async def remove_orphans(self) -> int:
         """Kill agents that an earlier control process left running; return how many."""
-        return await asyncio.to_thread(self._remove_recorded)
+        killed_count = await asyncio.to_thread(self._remove_recorded)
+        await self._launcher.preload()
+        return killed_count
 
     async def close(self) -> None:
         """Kill the agents that still run and release the adapter's resources."""
@@ -172,6 +176,7 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
         for watcher in self._watchers:
             watcher.cancel()
         self._end_exits()
+        await self._launcher.close()
         await asyncio.to_thread(self._logs.close)
 
     def _live_pids(self) -> set[int]:
@@ -204,7 +209,7 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
         _signal(agent.process, signal.SIGKILL)
         self._watch(agent, self._follow(agent, agent.process))
 
-    async def _follow(self, agent: ProcessAgent, process: Process) -> None:
+    async def _follow(self, agent: ProcessAgent, process: AgentProcess) -> None:
         """Wait for the exit, kill leftover processes, archive the log if needed, and report the exit."""
         spec = agent.spec
         code = await process.wait()
@@ -248,7 +253,7 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
         return count + orphans.kill_unrecorded(self._home / "agents", self._live_pids())
 
 
-def _signal(process: Process, number: signal.Signals) -> None:
+def _signal(process: AgentProcess, number: signal.Signals) -> None:
     # `process.send_signal` would reap a process that has just ended, and its exit code would be lost.
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
