@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,6 +13,14 @@ import pytest
 from choir_control.agents.runtimes.process.fork_server import ForkedProcess, ForkServer
 from choir_control.agents.runtimes.process.orphans import adopt_orphans
 
+STATE_OF_MODULES = """
+import gc, os, random, sys, tempfile, threading
+import choir_agent.fork_server
+own = {id(random._inst), id(sys.modules["secrets"]._sysrand)}
+print([item for item in gc.get_objects() if isinstance(item, random.Random) and id(item) not in own])
+print(tempfile.tempdir, threading.active_count())
+"""
+"""Prints random generators that Python does not seed again in a fork, and what is known too early."""
 CANARY = "canary-of-control"
 ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"}
 NO_BOOT_LINE = "Standard input is empty"
@@ -56,6 +65,14 @@ async def test_the_server_has_one_thread_and_no_secret_of_control(server: ForkSe
     assert process.num_threads() == 1
     assert process.environ() == ENVIRONMENT
     assert CANARY.encode() not in Path(f"/proc/{process.pid}/environ").read_bytes()
+
+
+async def test_no_module_holds_what_two_agents_must_not_share() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-c", STATE_OF_MODULES, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert output.decode().split("\n") == ["[]", "None 1", ""]
 
 
 async def test_a_server_that_was_killed_fails_one_start_and_is_replaced(
