@@ -21,6 +21,7 @@ from choirctl.commands.agent_delete import delete
 from choirctl.commands.agent_init import init
 from choirctl.commands.agent_job import start_job
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console
+from choirctl.output.state_words import state_text
 from choirctl.output.views import agent_facts, agent_rows, lane_state
 
 T = TypeVar("T")
@@ -111,7 +112,9 @@ def start(
         find_target(ctx, home, url), lambda api: api.agents.start(agent, request, timeout_s=START_S)
     )
     _print_agent(
-        view, _("Agent {agent} is {state}.").format(agent=agent, state=view.state), as_json
+        view,
+        _("Agent {agent} is {state}.").format(agent=agent, state=state_text(view.state)),
+        as_json,
     )
 
 
@@ -132,7 +135,9 @@ def stop(
         lambda api: _show_until_done(api, agent, "stops", api.agents.stop(agent, timeout_s=STOP_S)),
     )
     _print_agent(
-        view, _("Agent {agent} is {state}.").format(agent=agent, state=view.state), as_json
+        view,
+        _("Agent {agent} is {state}.").format(agent=agent, state=state_text(view.state)),
+        as_json,
     )
 
 
@@ -154,7 +159,9 @@ def restart(
         ),
     )
     _print_agent(
-        view, _("Agent {agent} is {state}.").format(agent=agent, state=view.state), as_json
+        view,
+        _("Agent {agent} is {state}.").format(agent=agent, state=state_text(view.state)),
+        as_json,
     )
 
 
@@ -227,7 +234,7 @@ async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:
         return view, ""
     detail = f": {part.detail}" if part.detail else ""
     return view, _("version {config_version}, {state}{detail}").format(
-        config_version=view.config_version or "-", state=part.state, detail=detail
+        config_version=view.config_version or "-", state=state_text(part.state), detail=detail
     )
 
 

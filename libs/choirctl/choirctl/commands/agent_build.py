@@ -15,6 +15,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
 from choirctl.output.operation_progress import await_operation, raise_failure
 from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
+from choirctl.output.state_words import state_text
 
 COLOURS = {"built": "green", "redeployed": "green", "failed": "red"}
 SHORT = 12
@@ -84,10 +85,10 @@ async def _ask(place: Target, start: Start, as_json: bool) -> OperationView:
 def _rows(report: RolloutReport) -> Table:
     rows = table(_("AGENT"), _("OUTCOME"), _("IMAGE"), _("GLOBAL"), _("OWN"), _("WHY"))
     for agent in report.agents:
-        colour = COLOURS.get(agent.outcome)
+        colour, outcome = COLOURS.get(agent.outcome), state_text(agent.outcome)
         rows.add_row(
             agent.agent_id,
-            f"[{colour}]{agent.outcome}[/]" if colour else agent.outcome,
+            f"[{colour}]{outcome}[/]" if colour else outcome,
             agent.image_version or "-",
             agent.global_repo_commit[:SHORT] or "-",
             agent.agent_repo_commit[:SHORT] or "-",

@@ -163,7 +163,7 @@ def verify(
 ) -> None:
     """Check that a backup is complete and unchanged."""
     passphrase = _passphrase_for(file, passphrase_file, find_target(ctx, home).home)
-    with stderr_console().status("reading…"):
+    with stderr_console().status(_("reading…")):
         head, manifest = verify_backup(file, passphrase)
     if as_json:
         print_json({"ok": True, **_head(head), **_summary(manifest)})
@@ -207,7 +207,7 @@ def restore(
     if not settings.postgres_dsn:
         check_target(LocalHome(settings.home), replace=replace)
     passphrase = _passphrase_for(file, passphrase_file, settings.home)
-    with stderr_console().status("restoring…") as line:
+    with stderr_console().status(_("restoring…")) as line:
         work = restore_home(
             settings,
             file.absolute(),

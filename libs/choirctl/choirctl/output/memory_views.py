@@ -16,6 +16,7 @@ from choir_common.wire.memory_operator import (
 )
 from choir_common.wire.memory_search import MemoryHit
 from choirctl.output.printing import escape, format_age, table
+from choirctl.output.state_words import state_text
 
 LONGEST = 100
 SHOWN_IDS = 3
@@ -60,7 +61,7 @@ def hit_rows(hits: Sequence[MemoryHit]) -> Table:
 
 def _render_status(document: DocumentView | MemoryHit) -> str:
     """Return what limits a document: its status, when it starts or ends, and what superseded it."""
-    parts = [] if document.status == "active" else [document.status]
+    parts = [] if document.status == "active" else [state_text(document.status)]
     if document.status == "upcoming" and document.valid_from:
         parts.append(_("from {valid_from:%Y-%m-%d %H:%M}").format(valid_from=document.valid_from))
     if document.status != "retired" and document.valid_to:

@@ -8,6 +8,7 @@ from choir_common.escape_text import escape_hidden
 from choir_common.i18n import _
 from choir_common.tool_check import describe_fault
 from choir_common.wire.local_tools import ToolCheckReport, ToolTrial
+from choirctl.output.state_words import state_text
 
 
 def check_lines(folder: Path, report: ToolCheckReport) -> Iterator[str]:
@@ -30,7 +31,7 @@ def trial_lines(trial: ToolTrial) -> Iterator[str]:
         else _(", exit code {exit_code}").format(exit_code=trial.exit_code)
     )
     yield _("Result  {status}, {duration_ms} ms{exit_code}").format(
-        status=trial.status, duration_ms=trial.duration_ms, exit_code=exit_code
+        status=state_text(trial.status), duration_ms=trial.duration_ms, exit_code=exit_code
     )
     yield f"        {_json(trial.output)}"
     if trial.stderr:
@@ -41,7 +42,7 @@ def trial_lines(trial: ToolTrial) -> Iterator[str]:
         yield _("Network {host}:{port}: {decision}, {connections} connections").format(
             host=contact.host,
             port=contact.port,
-            decision=contact.decision,
+            decision=state_text(contact.decision),
             connections=contact.connections,
         )
     for refusal in trial.refusals:

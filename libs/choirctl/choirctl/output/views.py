@@ -25,6 +25,7 @@ from choir_common.wire.operator import AgentView, DmView, SessionView
 from choir_common.wire.rpc import StatusReport
 from choirctl.output.language import tr
 from choirctl.output.printing import escape, format_age, table
+from choirctl.output.state_words import state_text
 
 # colours for the states of agents, sessions and operations; other states have none
 STATE_COLOURS = {
@@ -205,7 +206,10 @@ def model_test_rows(result: ModelTestResult) -> Table:
     colour = OUTCOME_COLOURS[result.outcome]
     detail = escape(result.detail)
     rows.add_row(
-        f"[{colour}]{result.outcome}[/]", escape(result.model or result.name), time, detail
+        f"[{colour}]{state_text(result.outcome)}[/]",
+        escape(result.model or result.name),
+        time,
+        detail,
     )
     return rows
 
@@ -405,7 +409,7 @@ def _connections(value: JsonValue) -> Iterator[str]:
         yield _("→{host}:{port} {decision}{count} {bytes_up} B up, {bytes_down} B down;").format(
             host=c.host,
             port=c.port,
-            decision=c.decision,
+            decision=state_text(c.decision),
             count=count,
             bytes_up=c.bytes_up,
             bytes_down=c.bytes_down,
@@ -419,4 +423,5 @@ def _short(value: object, longest: int = MAX_VALUE) -> str:
 
 def _state(word: str) -> str:
     colour = STATE_COLOURS.get(word)
-    return f"[{colour}]{word}[/]" if colour else word
+    text = state_text(word)
+    return f"[{colour}]{text}[/]" if colour else text
