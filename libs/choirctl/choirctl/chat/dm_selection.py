@@ -75,7 +75,7 @@ def default_dm(dms: Sequence[DmView]) -> str:
 
 def _check_named(dms: Sequence[DmView], name: str) -> str:
     view = _find(dms, name)
-    console_names = ", ".join(it.name for it in dms if it.channel.uses_choir_api) or "none"
+    console_names = ", ".join(it.name for it in dms if it.channel.uses_choir_api) or _("none")
     if view is None:
         raise NotFound(
             _("There is no DM {name!r} in config.json. On the console: {console_names}.").format(

@@ -16,6 +16,7 @@ from choir_common.wire.messages import OutboundMessage
 from choirctl.chat.draft_lines import wrap_draft
 from choirctl.chat.prompt import REDRAW_INTERVAL_S
 from choirctl.chat.render import one_line
+from choirctl.output.language import tr
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LONGEST_CARD = 300
@@ -98,4 +99,4 @@ class ChannelActivity:
         indicator."""
         open_cards = [card for card in self.cards.values() if card.card_id not in shown_elsewhere]
         cards = [one_line(card.text, LONGEST_CARD) for card in open_cards]
-        return cards or (["typing"] if now < self.typing_until else [])
+        return cards or ([tr(_("typing"))] if now < self.typing_until else [])

@@ -132,7 +132,9 @@ def stop(
     """
     view = _call(
         find_target(ctx, home, url),
-        lambda api: _show_until_done(api, agent, "stops", api.agents.stop(agent, timeout_s=STOP_S)),
+        lambda api: _show_until_done(
+            api, agent, _("{agent} stops"), api.agents.stop(agent, timeout_s=STOP_S)
+        ),
     )
     _print_agent(
         view,
@@ -155,7 +157,7 @@ def restart(
     view = _call(
         find_target(ctx, home, url),
         lambda api: _show_until_done(
-            api, agent, "restarts", api.agents.restart(agent, timeout_s=STOP_S + START_S)
+            api, agent, _("{agent} restarts"), api.agents.restart(agent, timeout_s=STOP_S + START_S)
         ),
     )
     _print_agent(
@@ -241,16 +243,17 @@ async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:
 async def _show_until_done(
     api: ControlClient, agent: str, does: str, request: Coroutine[None, None, AgentView]
 ) -> AgentView:
-    """Wait for a stop or restart request and show what the agent still does; `does` is the verb."""
+    """Wait for a stop or restart request and show what the agent still does; `does` says which."""
     started_at = time.monotonic()
-    with stderr_console().status(f"{agent} {does}…") as line:
+    with stderr_console().status(f"{does.format(agent=agent)}…") as line:
         stopping = asyncio.ensure_future(request)
         try:
             while not (await asyncio.wait((stopping,), timeout=POLL_INTERVAL_S))[0]:
                 # a failed status query does not affect the stop
                 with contextlib.suppress(ChoirError):
                     at = "; ".join(lane_state(lane) for lane in (await api.agents.get(agent)).lanes)
-                    line.update(f"{agent} {does}, {time.monotonic() - started_at:.0f} s… {at}")
+                    seconds = time.monotonic() - started_at
+                    line.update(f"{does.format(agent=agent)}, {seconds:.0f} s… {at}")
             return await stopping
         except asyncio.CancelledError:
             stderr_console().print(

@@ -67,7 +67,9 @@ def _carry_out(place: Target, start: Start, as_json: bool) -> None:
     elif report is not None:
         for agent in report.agents:
             for warning in agent.warnings:
-                stderr_console().print(f"Warning: {warning}", markup=False)
+                stderr_console().print(
+                    _("Warning: {warning}").format(warning=warning), markup=False
+                )
             if agent.tools is not None:
                 text = _("Tools of {agent_id}: {tools}").format(
                     agent_id=agent.agent_id, tools=agent.tools

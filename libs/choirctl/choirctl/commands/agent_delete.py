@@ -42,7 +42,7 @@ def delete(
     file = place.home / "config.json"
     config = read_config(file)
     if agent not in config.agents:
-        names = ", ".join(sorted(config.agents)) or "none"
+        names = ", ".join(sorted(config.agents)) or _("none")
         raise NotFound(
             _("There is no agent {agent!r} in {file} (it has {names}).").format(
                 agent=agent, file=file, names=names

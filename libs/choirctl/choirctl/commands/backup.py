@@ -149,8 +149,8 @@ def list_files(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -
         return
     rows = table(_("MADE"), _("SIZE"), _("BY"), _("ENCRYPTED"), _("FILE"))
     for it in backups:
-        size, encrypted = f"{it.size / 1e6:,.1f} MB", "yes" if it.encrypted else "no"
-        rows.add_row(format_age(it.made_at), size, it.reason or "you", encrypted, str(it.path))
+        size, encrypted = f"{it.size / 1e6:,.1f} MB", _("yes") if it.encrypted else _("no")
+        rows.add_row(format_age(it.made_at), size, it.reason or _("you"), encrypted, str(it.path))
     print_rows(rows, _("There are no backups. `choirctl backup create` writes one."))
 
 

@@ -308,7 +308,7 @@ def _what_to_do(change: ConfigChange) -> str:
 
 def _repo(repo: RepoChange) -> str:
     before = repo.before[:SHORT_COMMIT] if repo.before else _("not built")
-    stale = " (stale)" if repo.stale else ""
+    stale = _(" (stale)") if repo.stale else ""
     owner = repo.owner if len(repo.agents) == 1 else f"{repo.owner} ({', '.join(repo.agents)})"
     return _("  {owner} repo: {before} -> {after}{stale}").format(
         owner=owner, before=before, after=repo.after[:SHORT_COMMIT], stale=stale

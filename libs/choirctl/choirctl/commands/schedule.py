@@ -335,19 +335,22 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
         markup=False,
     )
     facts = (
-        ("when", view.summary),
-        ("next", _next(view)),
+        (_("when"), view.summary),
+        (_("next"), _next(view)),
         (view.kind, view.text),
         (_("runs the skill"), view.skill),
-        ("to", view.dm),
-        ("note", view.note),
+        (_("to"), view.dm),
+        (_("note"), view.note),
         (_("missed runs"), MISSED_RUNS[view.catch_up]),
         (_("late after"), _("{grace_s:g} min").format(grace_s=view.grace_s / 60)),
-        ("overlap", view.overlap),
-        ("failures", f"{view.failures} of {view.max_failures}"),
+        (_("overlap"), view.overlap),
+        (
+            _("failures"),
+            _("{done} of {total}").format(done=view.failures, total=view.max_failures),
+        ),
         (_("created by"), view.created_by),
         (_("text by"), "" if view.text_by == view.created_by else view.text_by),
-        ("from", view.words),
+        (_("from"), view.words),
     )
     for name, value in facts:
         if value:

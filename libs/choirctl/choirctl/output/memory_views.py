@@ -84,7 +84,7 @@ def document_facts(document: DocumentDetail) -> Table:
     facts.add_row(_("vectors"), str(document.vectors))
     for link in document.links:
         arrow = "→" if link.direction == "from" else "←"
-        text = "(gone)" if link.text is None else truncate(link.text)
+        text = _("(gone)") if link.text is None else truncate(link.text)
         facts.add_row(f"{arrow} {link.kind}", escape(f"{link.document_id} {text}"))
     return facts
 
@@ -159,5 +159,5 @@ def conversation_facts(memory: ConversationMemory) -> Table:
     facts.add_row(_("session"), memory.session_id or "-")
     facts.add_row(_("memory mode"), memory.mode)
     source = "" if memory.recall_setting == "default" else _(", set for this conversation")
-    facts.add_row(_("recall"), f"{'on' if memory.recall else 'off'}{source}")
+    facts.add_row(_("recall"), f"{_('on') if memory.recall else _('off')}{source}")
     return facts

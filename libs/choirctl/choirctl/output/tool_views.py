@@ -16,7 +16,7 @@ def check_lines(folder: Path, report: ToolCheckReport) -> Iterator[str]:
     for fault in report.faults:
         kind = _("error") if fault.level == "refused" else _("warning")
         yield f"{kind}: {folder}/{escape_hidden(describe_fault(fault))}"
-    names = ", ".join(tool.name for tool in report.tools) or "none"
+    names = ", ".join(tool.name for tool in report.tools) or _("none")
     yield _("{count} errors. Tools that the agent loads: {names}.").format(
         count=len(report.refusals), names=names
     )
@@ -24,7 +24,7 @@ def check_lines(folder: Path, report: ToolCheckReport) -> Iterator[str]:
 
 def trial_lines(trial: ToolTrial) -> Iterator[str]:
     """Yield the parts of a trial: input, result, standard error, and what the walls refused."""
-    yield f"Input   {_json(trial.input)}"
+    yield _("Input   {json}").format(json=_json(trial.input))
     exit_code = (
         ""
         if trial.exit_code is None

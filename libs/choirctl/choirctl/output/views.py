@@ -151,9 +151,17 @@ def _budget(lane: StatusReport) -> str:
 
 def session_rows(sessions: Sequence[SessionView]) -> Table:
     """Return a table with one row per session."""
-    names = ["SESSION", "AGENT", "STATUS", "EPOCH", "EVENTS", "STARTED", "ENDED"]
+    names = (
+        _("SESSION"),
+        _("AGENT"),
+        _("STATUS"),
+        _("EPOCH"),
+        _("EVENTS"),
+        _("STARTED"),
+        _("ENDED"),
+    )
     is_shared = any(len(session.conversations) > 1 for session in sessions)
-    rows = table(*names, *(["CONVERSATIONS"] if is_shared else []))
+    rows = table(*names, *([_("CONVERSATIONS")] if is_shared else []))
     for session in sessions:
         rows.add_row(
             session.session_id,
@@ -171,7 +179,7 @@ def session_rows(sessions: Sequence[SessionView]) -> Table:
 def _kind(session: SessionView) -> str:
     """Return what is special about a session, in parentheses; empty for a usual one."""
     incognito = INCOGNITO if session.memory_mode == INCOGNITO else ""
-    kinds = ", ".join(filter(None, ("rehearsal" if session.rehearsal else "", incognito)))
+    kinds = join(", ", filter(None, (_("rehearsal") if session.rehearsal else "", incognito)))
     return f" ({kinds})" if kinds else ""
 
 
@@ -246,7 +254,10 @@ def operation_facts(operation: OperationView) -> Table:
     facts = table("", "")
     facts.show_header = False
     facts.add_row(_("operation"), operation.operation_id)
-    facts.add_row(_("what"), f"{operation.kind} of {escape(operation.subject)}")
+    facts.add_row(
+        _("what"),
+        _("{kind} of {subject}").format(kind=operation.kind, subject=escape(operation.subject)),
+    )
     share = f", {operation.share:.0%}" if operation.share is not None else ""
     facts.add_row(_("status"), f"{_state(operation.status)}{share}")
     facts.add_row(_("at"), escape(operation.step or "-"))
@@ -299,9 +310,9 @@ def choice_facts(choices: AgentModelAndVoice) -> Table:
     facts = table("", "", "")
     facts.show_header = False
     for field, label in (
-        ("llm", "model"),
+        ("llm", _("model")),
         ("core_llm", _("model of core jobs")),
-        ("voice_profile", "voice"),
+        ("voice_profile", _("voice")),
     ):
         name = getattr(choices, field)
         note = _("until the next restart") if field in choices.changed else ""
@@ -409,7 +420,7 @@ def _connections(value: JsonValue) -> Iterator[str]:
         yield _("→{host}:{port} {decision}{count} {bytes_up} B up, {bytes_down} B down;").format(
             host=c.host,
             port=c.port,
-            decision=state_text(c.decision),
+            decision=c.decision,
             count=count,
             bytes_up=c.bytes_up,
             bytes_down=c.bytes_down,

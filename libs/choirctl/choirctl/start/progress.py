@@ -21,7 +21,7 @@ DESCRIPTIONS = {
     "memory": _("the agents' memory"),
     "browser": _("the browser service"),
     "egress": _("the agents' way to the network"),
-    "control": "sessions, log, approvals",
+    "control": _("sessions, log, approvals"),
     "gateway": _("the channels to users"),
 }
 
