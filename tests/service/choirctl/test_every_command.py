@@ -241,7 +241,9 @@ def test_a_german_terminal_shows_states_in_german_and_programs_read_those_of_the
     states = {
         line.split()[0]: line.split()[1] for line in german.succeeds("agent", "list").splitlines()
     }
-    assert states == {"AGENT": "ZUSTAND", "main": "läuft", "helper-1": "gestoppt"}
+    # the first test of the module finds it starting
+    assert states.pop("main") in {"läuft", "startet"}
+    assert states == {"AGENT": "ZUSTAND", "helper-1": "gestoppt"}
     assert german.data("agent", "list")[0]["state"] == shell.data("agent", "list")[0]["state"]
 
 
