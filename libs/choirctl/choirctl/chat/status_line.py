@@ -16,7 +16,6 @@ from choir_common.wire.messages import OutboundMessage
 from choirctl.chat.draft_lines import wrap_draft
 from choirctl.chat.prompt import REDRAW_INTERVAL_S
 from choirctl.chat.render import one_line
-from choirctl.output.language import tr
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LONGEST_CARD = 300
@@ -99,4 +98,4 @@ class ChannelActivity:
         indicator."""
         open_cards = [card for card in self.cards.values() if card.card_id not in shown_elsewhere]
         cards = [one_line(card.text, LONGEST_CARD) for card in open_cards]
-        return cards or ([tr(_("typing"))] if now < self.typing_until else [])
+        return cards or ([_("typing")] if now < self.typing_until else [])

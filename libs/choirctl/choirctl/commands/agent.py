@@ -111,11 +111,7 @@ def start(
     view = _call(
         find_target(ctx, home, url), lambda api: api.agents.start(agent, request, timeout_s=START_S)
     )
-    _print_agent(
-        view,
-        _("Agent {agent} is {state}.").format(agent=agent, state=state_text(view.state)),
-        as_json,
-    )
+    _print_state(view, as_json)
 
 
 def stop(
@@ -136,11 +132,7 @@ def stop(
             api, agent, _("{agent} stops"), api.agents.stop(agent, timeout_s=STOP_S)
         ),
     )
-    _print_agent(
-        view,
-        _("Agent {agent} is {state}.").format(agent=agent, state=state_text(view.state)),
-        as_json,
-    )
+    _print_state(view, as_json)
 
 
 def restart(
@@ -160,11 +152,7 @@ def restart(
             api, agent, _("{agent} restarts"), api.agents.restart(agent, timeout_s=STOP_S + START_S)
         ),
     )
-    _print_agent(
-        view,
-        _("Agent {agent} is {state}.").format(agent=agent, state=state_text(view.state)),
-        as_json,
-    )
+    _print_state(view, as_json)
 
 
 def status(
@@ -274,8 +262,9 @@ def _call(place: Target, question: Callable[[ControlClient], Awaitable[T]]) -> T
     return asyncio.run(ask())
 
 
-def _print_agent(view: AgentView, sentence: str, as_json: bool) -> None:
+def _print_state(view: AgentView, as_json: bool) -> None:
     if as_json:
         print_json(view)
-    else:
-        stderr_console().print(sentence)
+        return
+    sentence = _("Agent {agent} is {state}.")
+    stderr_console().print(sentence.format(agent=view.agent_id, state=state_text(view.state)))
