@@ -1,4 +1,4 @@
-"""Every state, status and outcome of the wire is shown in words that each language has."""
+"""Every state, status and outcome of the wire has a text for people, in each language."""
 
 import importlib
 import inspect
