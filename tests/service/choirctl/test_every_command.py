@@ -233,6 +233,20 @@ def test_a_watched_folder_is_listed_with_what_arrived(shell: ChoirctlRunner) -> 
     assert "no trigger" in shell.fails(3, "trigger", "deliveries", "none").casefold()
 
 
+def test_a_german_terminal_shows_states_in_german_and_programs_read_those_of_the_wire(
+    shell: ChoirctlRunner, stack: EmbeddedStack
+) -> None:
+    language = {"CHOIR_LANGUAGE": "", "LC_ALL": "", "LC_MESSAGES": "", "LANG": "de_DE.UTF-8"}
+    german = ChoirctlRunner(stack.home, {**stack.env, **language})
+    states = {
+        line.split()[0]: line.split()[1] for line in german.succeeds("agent", "list").splitlines()
+    }
+    # the first test of the module finds it starting
+    assert states.pop("main") in {"läuft", "startet"}
+    assert states == {"AGENT": "ZUSTAND", "helper-1": "gestoppt"}
+    assert german.data("agent", "list")[0]["state"] == shell.data("agent", "list")[0]["state"]
+
+
 def test_an_agent_is_listed_shown_told_and_cancelled(shell: ChoirctlRunner) -> None:
     assert {view["agent_id"]: view["state"] for view in shell.data("agent", "list")} == {
         "main": "running",

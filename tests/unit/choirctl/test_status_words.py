@@ -3,9 +3,14 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
+from choir_common.i18n import READER_LANGUAGE
 from choir_common.wire.operator import AgentView, ComponentStatus, SystemStatus
 from choir_common.wire.rpc import ModelFailure, ModelInUse, ResourceBindings, StatusReport
+from choirctl.output.printing import print_rows
 from choirctl.output.status_text import agent_lines, system_lines
+from choirctl.output.views import agent_rows
 
 EDGE = StatusReport(lane="edge", state="EDGE_IDLE", budget_remaining={"total_session_tokens": 9})
 JOB = StatusReport(lane="core:read", state="CORE_REASONING")
@@ -84,3 +89,19 @@ def test_the_model_of_an_agent_is_told_with_its_context() -> None:
         "  Its model qwen3:4b has a context of 8,192 tokens: it gets short instructions and fewer tools.",
         "  Its model gpt-5 has a context of 128,000 tokens.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("language", "running", "crashed"),
+    [("de", "läuft", "abgestürzt"), ("en", "running", "crashed")],
+)
+def test_states_are_in_the_language_of_the_reader(
+    language: str, running: str, crashed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = READER_LANGUAGE.set(language)
+    try:
+        print_rows(agent_rows([an_agent(), an_agent(agent_id="other", state="crashed")]))
+    finally:
+        READER_LANGUAGE.reset(token)
+    words = [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert words == [running, crashed]

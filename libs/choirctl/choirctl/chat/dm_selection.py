@@ -10,6 +10,7 @@ from choir_common.i18n import _, join
 from choir_common.wire.api_clients import is_client_dm
 from choir_common.wire.operator import DmView
 from choirctl.api.control import ControlClient
+from choirctl.output.state_words import state_text
 from choirctl.output.views import agent_channel
 
 DEFAULT_DM = "console"
@@ -31,7 +32,7 @@ async def select_dm(api: ControlClient, agent: str | None = None, dm: str | None
             _(
                 "Agent {agent} is {state}, so it has no DM to talk in. Start it with `choirctl "
                 "agent start {agent}`."
-            ).format(agent=agent, state=view.state)
+            ).format(agent=agent, state=state_text(view.state))
         )
     agent_dm = _find(dms, view.bindings.dm)
     if agent_dm is not None and not agent_dm.channel.uses_choir_api:
@@ -74,7 +75,7 @@ def default_dm(dms: Sequence[DmView]) -> str:
 
 def _check_named(dms: Sequence[DmView], name: str) -> str:
     view = _find(dms, name)
-    console_names = ", ".join(it.name for it in dms if it.channel.uses_choir_api) or "none"
+    console_names = ", ".join(it.name for it in dms if it.channel.uses_choir_api) or _("none")
     if view is None:
         raise NotFound(
             _("There is no DM {name!r} in config.json. On the console: {console_names}.").format(

@@ -11,6 +11,7 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from choir_common.escape_text import escape_hidden
+from choir_common.i18n import _
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import OutboundMessage
 from choirctl.chat.own_words import OWN_MARK, OWN_SENDER, message_text
@@ -22,7 +23,7 @@ STYLES: Mapping[ReplyKind, tuple[str, str]] = {
     "error": ("red", ""),
     "notice": ("yellow", ""),
     "message": ("cyan", ""),
-    "report": ("magenta", " reports:"),
+    "report": ("magenta", _(" reports:")),
     "silent": ("cyan", ""),
 }
 # a text that matches is rendered as Markdown

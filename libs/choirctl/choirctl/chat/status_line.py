@@ -98,4 +98,4 @@ class ChannelActivity:
         indicator."""
         open_cards = [card for card in self.cards.values() if card.card_id not in shown_elsewhere]
         cards = [one_line(card.text, LONGEST_CARD) for card in open_cards]
-        return cards or (["typing"] if now < self.typing_until else [])
+        return cards or ([_("typing")] if now < self.typing_until else [])

@@ -21,6 +21,7 @@ from choirctl.commands.agent_delete import delete
 from choirctl.commands.agent_init import init
 from choirctl.commands.agent_job import start_job
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console
+from choirctl.output.state_words import state_text
 from choirctl.output.views import agent_facts, agent_rows, lane_state
 
 T = TypeVar("T")
@@ -110,9 +111,7 @@ def start(
     view = _call(
         find_target(ctx, home, url), lambda api: api.agents.start(agent, request, timeout_s=START_S)
     )
-    _print_agent(
-        view, _("Agent {agent} is {state}.").format(agent=agent, state=view.state), as_json
-    )
+    _print_state(view, as_json)
 
 
 def stop(
@@ -129,11 +128,11 @@ def stop(
     """
     view = _call(
         find_target(ctx, home, url),
-        lambda api: _show_until_done(api, agent, "stops", api.agents.stop(agent, timeout_s=STOP_S)),
+        lambda api: _show_until_done(
+            api, agent, _("{agent} stops"), api.agents.stop(agent, timeout_s=STOP_S)
+        ),
     )
-    _print_agent(
-        view, _("Agent {agent} is {state}.").format(agent=agent, state=view.state), as_json
-    )
+    _print_state(view, as_json)
 
 
 def restart(
@@ -150,12 +149,10 @@ def restart(
     view = _call(
         find_target(ctx, home, url),
         lambda api: _show_until_done(
-            api, agent, "restarts", api.agents.restart(agent, timeout_s=STOP_S + START_S)
+            api, agent, _("{agent} restarts"), api.agents.restart(agent, timeout_s=STOP_S + START_S)
         ),
     )
-    _print_agent(
-        view, _("Agent {agent} is {state}.").format(agent=agent, state=view.state), as_json
-    )
+    _print_state(view, as_json)
 
 
 def status(
@@ -227,23 +224,24 @@ async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:
         return view, ""
     detail = f": {part.detail}" if part.detail else ""
     return view, _("version {config_version}, {state}{detail}").format(
-        config_version=view.config_version or "-", state=part.state, detail=detail
+        config_version=view.config_version or "-", state=state_text(part.state), detail=detail
     )
 
 
 async def _show_until_done(
     api: ControlClient, agent: str, does: str, request: Coroutine[None, None, AgentView]
 ) -> AgentView:
-    """Wait for a stop or restart request and show what the agent still does; `does` is the verb."""
+    """Wait for a stop or restart request and show what the agent still does; `does` says which."""
     started_at = time.monotonic()
-    with stderr_console().status(f"{agent} {does}…") as line:
+    with stderr_console().status(f"{does.format(agent=agent)}…") as line:
         stopping = asyncio.ensure_future(request)
         try:
             while not (await asyncio.wait((stopping,), timeout=POLL_INTERVAL_S))[0]:
                 # a failed status query does not affect the stop
                 with contextlib.suppress(ChoirError):
                     at = "; ".join(lane_state(lane) for lane in (await api.agents.get(agent)).lanes)
-                    line.update(f"{agent} {does}, {time.monotonic() - started_at:.0f} s… {at}")
+                    seconds = time.monotonic() - started_at
+                    line.update(f"{does.format(agent=agent)}, {seconds:.0f} s… {at}")
             return await stopping
         except asyncio.CancelledError:
             stderr_console().print(
@@ -264,8 +262,9 @@ def _call(place: Target, question: Callable[[ControlClient], Awaitable[T]]) -> T
     return asyncio.run(ask())
 
 
-def _print_agent(view: AgentView, sentence: str, as_json: bool) -> None:
+def _print_state(view: AgentView, as_json: bool) -> None:
     if as_json:
         print_json(view)
-    else:
-        stderr_console().print(sentence)
+        return
+    sentence = _("Agent {agent} is {state}.")
+    stderr_console().print(sentence.format(agent=view.agent_id, state=state_text(view.state)))

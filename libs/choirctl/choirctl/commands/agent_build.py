@@ -15,6 +15,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
 from choirctl.output.operation_progress import await_operation, raise_failure
 from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
+from choirctl.output.state_words import state_text
 
 COLOURS = {"built": "green", "redeployed": "green", "failed": "red"}
 SHORT = 12
@@ -66,7 +67,9 @@ def _carry_out(place: Target, start: Start, as_json: bool) -> None:
     elif report is not None:
         for agent in report.agents:
             for warning in agent.warnings:
-                stderr_console().print(f"Warning: {warning}", markup=False)
+                stderr_console().print(
+                    _("Warning: {warning}").format(warning=warning), markup=False
+                )
             if agent.tools is not None:
                 text = _("Tools of {agent_id}: {tools}").format(
                     agent_id=agent.agent_id, tools=agent.tools
@@ -84,10 +87,10 @@ async def _ask(place: Target, start: Start, as_json: bool) -> OperationView:
 def _rows(report: RolloutReport) -> Table:
     rows = table(_("AGENT"), _("OUTCOME"), _("IMAGE"), _("GLOBAL"), _("OWN"), _("WHY"))
     for agent in report.agents:
-        colour = COLOURS.get(agent.outcome)
+        colour, outcome = COLOURS.get(agent.outcome), state_text(agent.outcome)
         rows.add_row(
             agent.agent_id,
-            f"[{colour}]{agent.outcome}[/]" if colour else agent.outcome,
+            f"[{colour}]{outcome}[/]" if colour else outcome,
             agent.image_version or "-",
             agent.global_repo_commit[:SHORT] or "-",
             agent.agent_repo_commit[:SHORT] or "-",

@@ -19,6 +19,7 @@ from choirctl.api.target import AsJson, Home, find_target
 from choirctl.arguments import AgentId
 from choirctl.commands.agent_init import agent_folder
 from choirctl.output.printing import confirm, print_json, stderr_console
+from choirctl.output.state_words import state_text
 from choirctl.start.agent_entries import entries_to_remove
 from choirctl.start.background import agents_if_running
 from choirctl.start.config_file import read_config
@@ -41,7 +42,7 @@ def delete(
     file = place.home / "config.json"
     config = read_config(file)
     if agent not in config.agents:
-        names = ", ".join(sorted(config.agents)) or "none"
+        names = ", ".join(sorted(config.agents)) or _("none")
         raise NotFound(
             _("There is no agent {agent!r} in {file} (it has {names}).").format(
                 agent=agent, file=file, names=names
@@ -77,7 +78,7 @@ def _refuse_running(views: Sequence[AgentView], agent: str) -> None:
             _(
                 "{agent} is {state}; nothing was changed. Stop it first: `choirctl agent stop "
                 "{agent}`."
-            ).format(agent=agent, state=by_id[agent].state)
+            ).format(agent=agent, state=state_text(by_id[agent].state))
         )
 
 

@@ -19,6 +19,7 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId, ConversationName
 from choirctl.output.printing import print_json, stderr_console
+from choirctl.output.state_words import state_text
 
 Texts = list[str] | None
 SchemaFile = Annotated[Path | None, typer.Option(metavar="FILE", help="JSON Schema of the result.")]
@@ -134,6 +135,6 @@ def _print(job: Job, end: CoreStopped | None, *, as_json: bool) -> None:
     if end is not None and end.outcome != "completed":
         raise ChoirError(
             _("The job ended as {outcome}: {reason}").format(
-                outcome=end.outcome, reason=end.reason or _("no reason was given")
+                outcome=state_text(end.outcome), reason=end.reason or _("no reason was given")
             )
         )

@@ -30,6 +30,7 @@ from choirctl.output.printing import (
     stdout_console,
     table,
 )
+from choirctl.output.state_words import state_text
 
 Verdict = Literal["approve", "reject"]
 WHO_READS = 12  # characters of a digest, enough for a person to compare
@@ -144,7 +145,7 @@ def _decide(
     if as_json:
         print_json(_data(view))
         return
-    stdout_console().print(f"{view.approval_id}: {view.status}.")
+    stdout_console().print(f"{view.approval_id}: {state_text(view.status)}.")
     if view.detail:
         stdout_console().print(escape_lines(view.detail), markup=False, highlight=False)
 
@@ -164,7 +165,7 @@ def roll_back(
     if as_json:
         print_json(_data(view))
     else:
-        stdout_console().print(f"{view.approval_id}: {view.state}.")
+        stdout_console().print(f"{view.approval_id}: {state_text(view.state)}.")
 
 
 async def _list(place: Target) -> list[ApprovalView]:
@@ -202,7 +203,7 @@ def _already(view: ApprovalView) -> str:
             approval_id=view.approval_id
         )
     return _("{approval_id} was {status} by {decided_by} already.").format(
-        approval_id=view.approval_id, status=view.status, decided_by=view.decided_by
+        approval_id=view.approval_id, status=state_text(view.status), decided_by=view.decided_by
     )
 
 
@@ -213,7 +214,7 @@ def _rows(views: list[ApprovalView]) -> Table:
             view.approval_id,
             view.agent_id,
             _summary(view),
-            view.state.replace("_", " "),
+            state_text(view.state),
             format_age(view.created_at),
             view.decided_by or "-",
         )
@@ -224,7 +225,7 @@ def _print_request(view: ApprovalView) -> None:
     """Print a request: the agent, every line that the digest covers, and its result."""
     console = stdout_console()
     gist = request_summary(view.request_type, view.payload)
-    console.print(f"{view.approval_id}  {gist}  [{view.state.replace('_', ' ')}]", markup=False)
+    console.print(f"{view.approval_id}  {gist}  [{state_text(view.state)}]", markup=False)
     console.print(
         _("agent {agent_id}, session {session_id}, {age} ago, digest {digest}…").format(
             agent_id=view.agent_id,

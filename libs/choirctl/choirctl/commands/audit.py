@@ -141,7 +141,7 @@ def _print_summary(
 def _state(anchor: AnchorView) -> str:
     if anchor.fault:
         return anchor.fault
-    return "intact" if anchor.signed else _("its key is not on this machine")
+    return _("intact") if anchor.signed else _("its key is not on this machine")
 
 
 def _anchor_fault(anchor: AnchorView) -> str:

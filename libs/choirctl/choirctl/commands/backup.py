@@ -149,8 +149,8 @@ def list_files(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -
         return
     rows = table(_("MADE"), _("SIZE"), _("BY"), _("ENCRYPTED"), _("FILE"))
     for it in backups:
-        size, encrypted = f"{it.size / 1e6:,.1f} MB", "yes" if it.encrypted else "no"
-        rows.add_row(format_age(it.made_at), size, it.reason or "you", encrypted, str(it.path))
+        size, encrypted = f"{it.size / 1e6:,.1f} MB", _("yes") if it.encrypted else _("no")
+        rows.add_row(format_age(it.made_at), size, it.reason or _("you"), encrypted, str(it.path))
     print_rows(rows, _("There are no backups. `choirctl backup create` writes one."))
 
 
@@ -163,7 +163,7 @@ def verify(
 ) -> None:
     """Check that a backup is complete and unchanged."""
     passphrase = _passphrase_for(file, passphrase_file, find_target(ctx, home).home)
-    with stderr_console().status("reading…"):
+    with stderr_console().status(_("reading…")):
         head, manifest = verify_backup(file, passphrase)
     if as_json:
         print_json({"ok": True, **_head(head), **_summary(manifest)})
@@ -207,7 +207,7 @@ def restore(
     if not settings.postgres_dsn:
         check_target(LocalHome(settings.home), replace=replace)
     passphrase = _passphrase_for(file, passphrase_file, settings.home)
-    with stderr_console().status("restoring…") as line:
+    with stderr_console().status(_("restoring…")) as line:
         work = restore_home(
             settings,
             file.absolute(),

@@ -96,8 +96,8 @@ def list_(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJso
     for view in views:
         rows.add_row(
             view.name,
-            escape(view.person or "operator"),
-            ", ".join(view.agents) or "all",
+            escape(view.person or _("operator")),
+            ", ".join(view.agents) or _("all"),
             ", ".join(view.scopes),
             f"{view.created_at.astimezone():%Y-%m-%d}",
             format_age(view.last_used_at),

@@ -34,6 +34,7 @@ from choirctl.output.printing import (
     stdout_console,
     table,
 )
+from choirctl.output.state_words import state_text
 from choirctl.start.config_set import set_value
 
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
@@ -307,7 +308,7 @@ def _what_to_do(change: ConfigChange) -> str:
 
 def _repo(repo: RepoChange) -> str:
     before = repo.before[:SHORT_COMMIT] if repo.before else _("not built")
-    stale = " (stale)" if repo.stale else ""
+    stale = _(" (stale)") if repo.stale else ""
     owner = repo.owner if len(repo.agents) == 1 else f"{repo.owner} ({', '.join(repo.agents)})"
     return _("  {owner} repo: {before} -> {after}{stale}").format(
         owner=owner, before=before, after=repo.after[:SHORT_COMMIT], stale=stale
@@ -323,11 +324,11 @@ def _rows(progress: ConfigProgress) -> Table:
     rows = table(_("WHO"), _("STATE"), _("VERSION"), _("DETAIL"))
     for part in (*progress.agents, progress.gateway):
         version = "-" if part.version is None else str(part.version)
-        rows.add_row(part.name, part.state, version, escape(part.detail))
+        rows.add_row(part.name, state_text(part.state), version, escape(part.detail))
     return rows
 
 
 def _progress(part: ConfigPartStatus) -> str:
     colour = {"applied": "green", "waiting": "yellow", "failed": "red"}[part.state]
     detail = f": {escape(part.detail)}" if part.detail else ""
-    return f"{part.name} [{colour}]{part.state}[/]{detail}"
+    return f"{part.name} [{colour}]{state_text(part.state)}[/]{detail}"

@@ -31,6 +31,17 @@ class Group(StrEnum):
     KIND = "kind"
 
 
+HEADS = {
+    "day": _("DAY"),
+    "month": _("MONTH"),
+    "agent": _("AGENT"),
+    "session": _("SESSION"),
+    "job": _("JOB"),
+    "model": _("MODEL"),
+    "kind": _("KIND"),
+}
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(cost)
@@ -86,7 +97,14 @@ def _day(text: str | None) -> str | None:
 
 
 def _print_table(report: CostReport) -> None:
-    rows = table(report.by.upper(), _("CALLS"), _("PROMPT"), _("CACHED"), _("OUTPUT"), _("COST"))
+    rows = table(
+        HEADS.get(report.by, report.by.upper()),
+        _("CALLS"),
+        _("PROMPT"),
+        _("CACHED"),
+        _("OUTPUT"),
+        _("COST"),
+    )
     for line in report.lines:
         rows.add_row(*_cells(line, escape(line.group) or "-"))
     if len(report.lines) > 1:

@@ -11,6 +11,7 @@ from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import escape, print_json, print_rows, table
+from choirctl.output.state_words import state_text
 from choirctl.output.views import OUTCOME_COLOURS
 from choirctl.start.health import Finding, Installation
 from choirctl.start.health_checks import query_running, run_checks
@@ -49,5 +50,7 @@ def _show(findings: list[Finding]) -> None:
     rows = table("", _("CHECK"), _("FOUND"))
     for finding in findings:
         colour = OUTCOME_COLOURS[finding.outcome]
-        rows.add_row(f"[{colour}]{finding.outcome}[/]", finding.id, escape(finding.detail))
+        rows.add_row(
+            f"[{colour}]{state_text(finding.outcome)}[/]", finding.id, escape(finding.detail)
+        )
     print_rows(rows)

@@ -14,6 +14,7 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import escape, print_json, print_rows, table
+from choirctl.output.state_words import state_text
 
 POLL_S = 0.5
 NOTHING = _("No harnesses; docs/harnesses.md tells how to add one to config.json.")
@@ -78,7 +79,7 @@ def _print(entries: list[HarnessEntry], *, as_json: bool) -> None:
         rows.add_row(
             entry.name,
             entry.agent,
-            entry.state,
+            state_text(entry.state),
             escape(f"{entry.protocol} {entry.protocol_version}".strip()),
             escape(", ".join(entry.capabilities)),
             escape(entry.detail or entry.about),

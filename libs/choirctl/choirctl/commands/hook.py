@@ -15,6 +15,7 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.output.printing import escape, print_json, print_rows, stdout_console, table
+from choirctl.output.state_words import state_text
 
 NOTHING = _("No hooks; docs/hooks.md shows how to add one to config.json.")
 NO_DELIVERIES = _("Nothing has arrived.")
@@ -123,7 +124,7 @@ def print_deliveries(views: list[DeliveryView], *, as_json: bool) -> None:
         rows.add_row(
             view.delivery_id,
             f"{view.received_at.astimezone():%Y-%m-%d %H:%M:%S}",
-            view.state,
+            state_text(view.state),
             str(view.size),
             escape(view.detail),
             escape(text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"),

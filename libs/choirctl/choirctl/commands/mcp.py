@@ -31,6 +31,7 @@ from choirctl.commands.mcp_settings import (
     read_config,
 )
 from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
+from choirctl.output.state_words import state_text
 from choirctl.start.config_set import set_value
 
 POLL_S = 0.5
@@ -90,7 +91,7 @@ def list_servers(
     for agent, status in servers:
         count = str(len(status.tools))
         note = "; ".join(filter(None, (status.detail, *status.progress)))
-        rows.add_row(status.name, agent, status.state, count, escape(note))
+        rows.add_row(status.name, agent, state_text(status.state), count, escape(note))
     print_rows(rows, NOTHING)
 
 
@@ -171,7 +172,7 @@ def test_server(
         rows = table(_("AGENT"), _("STATE"), _("TOOL"), _("NOTE"))
         for agent, status in statuses:
             for tool in status.tools or ("",):
-                rows.add_row(agent, status.state, escape(tool), escape(status.detail))
+                rows.add_row(agent, state_text(status.state), escape(tool), escape(status.detail))
         print_rows(rows, NOTHING)
     for agent, status in statuses:
         if status.state in ("refused", "failed", "restarting"):
@@ -183,7 +184,7 @@ def test_server(
         if status.state != "ready":
             raise DeadlineExceeded(
                 _("{name} is not ready for {agent}: {detail}").format(
-                    name=name, agent=agent, detail=status.detail or status.state
+                    name=name, agent=agent, detail=status.detail or state_text(status.state)
                 )
             )
 
@@ -254,7 +255,9 @@ async def _wait_for(place: Target, name: str, wait_s: float) -> list[tuple[str, 
             return statuses
         if "waiting" in states and not has_told:
             detail = next(status.detail for _, status in statuses if status.state == "waiting")
-            stderr_console().print(f"Waiting: {detail}", highlight=False, markup=False)
+            stderr_console().print(
+                _("Waiting: {detail}").format(detail=detail), highlight=False, markup=False
+            )
             has_told = True
         if time.monotonic() >= deadline:
             if statuses:

@@ -21,7 +21,9 @@ from choirctl.commands.mcp_settings import (
     raw_servers,
     read_config,
 )
+from choirctl.output.language import tr
 from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
+from choirctl.output.state_words import state_text
 from choirctl.start.config_set import set_value
 from choirctl.start.mcp_file import ForeignServer, read_mcp_file
 
@@ -152,8 +154,13 @@ def _print(rows: list[_Row]) -> None:
     lines = table(_("SERVER"), "", _("SECRETS"), _("NOTE"))
     for row in rows:
         name = row.server.name or row.server.source
-        cells = (name, row.result, ", ".join(sorted(row.server.secrets)) or "-", row.note)
-        lines.add_row(*(escape(escape_hidden(cell, keep="")) for cell in cells))
+        cells = (
+            name,
+            state_text(row.result),
+            ", ".join(sorted(row.server.secrets)) or "-",
+            row.note,
+        )
+        lines.add_row(*(escape(escape_hidden(tr(cell), keep="")) for cell in cells))
     print_rows(lines, _("No servers."))
     for row in rows:
         if row.result == "added":

@@ -188,7 +188,10 @@ def _print_hits(results: MemoryHits, *, as_json: bool) -> None:
         print_json(results)
         return
     print_rows(hit_rows(results.hits), _("Nothing was found."))
-    for words in (results.degraded, results.receipt_id and f"Receipt: {results.receipt_id}"):
+    for words in (
+        results.degraded,
+        results.receipt_id and _("Receipt: {receipt_id}").format(receipt_id=results.receipt_id),
+    ):
         if words:
             stderr_console().print(words, markup=False)
 

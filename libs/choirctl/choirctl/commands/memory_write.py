@@ -97,7 +97,9 @@ def _print_result(result: MemoryWritten) -> None:
     version = _(", version {version}").format(version=result.version) if result.version else ""
     stderr_console().print(f"{result.operation}: {result.document_id}{version}", markup=False)
     if result.superseded:
-        stderr_console().print(f"superseded: {', '.join(result.superseded)}", markup=False)
+        stderr_console().print(
+            _("superseded: {names}").format(names=", ".join(result.superseded)), markup=False
+        )
 
 
 def _document(fields: Mapping[str, object], metadata: str | None) -> PutDocument:

@@ -101,7 +101,7 @@ def _confirm(plan: PersonErasurePreview) -> None:
     if not sys.stdin.isatty():
         raise InvalidRequest(_("Nobody can be asked whether to erase it. Say --yes or --preview."))
     _print_preview(plan, as_json=False)
-    what = "person" if plan.person else "DM"
+    what = _("person") if plan.person else "DM"
     answer = typer.prompt(
         tr(_("Type the name of the {what} to erase this permanently").format(what=what)),
         err=True,
@@ -117,7 +117,7 @@ def _print_preview(plan: PersonErasurePreview, *, as_json: bool) -> None:
     console = stderr_console()
     events = sum(session.events for session in plan.sessions)
     sessions = ngettext("{count} session", "{count} sessions", len(plan.sessions))
-    dms = ", ".join(plan.dms) or "no DM"
+    dms = ", ".join(plan.dms) or _("no DM")
     console.print(
         _("To erase in {dms}: {sessions} with {count}, and what memory has of them.").format(
             dms=dms, sessions=sessions, count=ngettext("{count} event", "{count} events", events)

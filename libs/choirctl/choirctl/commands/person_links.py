@@ -91,7 +91,7 @@ def _rows(people: list[PersonView]) -> Table:
         for identity in person.identities:
             dms = ", ".join(identity.dms) or "-"
             user = f"{identity.user} ({person.user_name})" if person.user_name else identity.user
-            by = f" by {person.approved_by}" if person.approved_by else ""
+            by = _(" by {who}").format(who=person.approved_by) if person.approved_by else ""
             rows.add_row(
                 *(person.name, person.role, identity.gateway, user),
                 *(f"{identity.source}{by}", dms),

@@ -144,7 +144,9 @@ def revoke(
     if as_json:
         print_json(view)
     else:
-        stdout_console().print(f"{view.grant_id}: revoked.", markup=False)
+        stdout_console().print(
+            _("{grant_id}: revoked.").format(grant_id=view.grant_id), markup=False
+        )
 
 
 def _print(explanation: ExplainedCall) -> None:
@@ -193,7 +195,7 @@ def _print(explanation: ExplainedCall) -> None:
 
 def _conditions(rule: PolicyRule) -> str:
     conditions = rule.model_dump(mode="json", exclude_defaults=True, exclude={"action", "why"})
-    return "  ".join(f"{name}={_short(value)}" for name, value in conditions.items()) or "always"
+    return "  ".join(f"{name}={_short(value)}" for name, value in conditions.items()) or _("always")
 
 
 def _short(value: object) -> str:

@@ -24,6 +24,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, OptionalAgentId
 from choirctl.output.printing import escape, print_json, print_rows, stdout_console, table
+from choirctl.output.state_words import state_text
 
 NOTHING = _('No schedules; `choirctl schedule add main --in 5m --remind "tea is ready"` adds one.')
 MISSED_RUNS: dict[CatchUp, str] = {
@@ -218,7 +219,7 @@ def list_schedules(
         rows.add_row(
             str(view.schedule_id),
             view.agent_id,
-            view.state,
+            state_text(view.state),
             _next(view),
             escape(view.summary),
             view.kind,
@@ -329,24 +330,27 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
     console = stdout_console()
     console.print(
         _("Schedule {schedule_id} of {agent_id}: {state}").format(
-            schedule_id=view.schedule_id, agent_id=view.agent_id, state=view.state
+            schedule_id=view.schedule_id, agent_id=view.agent_id, state=state_text(view.state)
         ),
         markup=False,
     )
     facts = (
-        ("when", view.summary),
-        ("next", _next(view)),
+        (_("when"), view.summary),
+        (_("next"), _next(view)),
         (view.kind, view.text),
         (_("runs the skill"), view.skill),
-        ("to", view.dm),
-        ("note", view.note),
+        (_("to"), view.dm),
+        (_("note"), view.note),
         (_("missed runs"), MISSED_RUNS[view.catch_up]),
         (_("late after"), _("{grace_s:g} min").format(grace_s=view.grace_s / 60)),
-        ("overlap", view.overlap),
-        ("failures", f"{view.failures} of {view.max_failures}"),
+        (_("overlap"), view.overlap),
+        (
+            _("failures"),
+            _("{done} of {total}").format(done=view.failures, total=view.max_failures),
+        ),
         (_("created by"), view.created_by),
         (_("text by"), "" if view.text_by == view.created_by else view.text_by),
-        ("from", view.words),
+        (_("from"), view.words),
     )
     for name, value in facts:
         if value:
@@ -357,7 +361,7 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
     zone = ZoneInfo(view.zone)
     for item in view.runs:
         due = f"{item.due_at.astimezone(zone):%Y-%m-%d %H:%M:%S}"
-        rows.add_row(due, item.state, escape(item.detail))
+        rows.add_row(due, state_text(item.state), escape(item.detail))
     print_rows(rows)
 
 

@@ -14,7 +14,7 @@ import typer
 from pydantic import JsonValue
 
 from choir_common.errors import Forbidden, InvalidRequest, NotFound
-from choir_common.i18n import _
+from choir_common.i18n import _, join
 from choir_common.secret_file import (
     MAX_VALUE_BYTES,
     check_secret_name,
@@ -102,9 +102,8 @@ def set_secret(
         values[name] = new_value
     if as_json:
         print_json({"name": name, "replaced": replaced})
-    stderr_console().print(
-        f"{name} is {'replaced' if replaced else 'set'}.{_next_step(place, name)}"
-    )
+    verb = _("{name} is replaced.") if replaced else _("{name} is set.")
+    stderr_console().print(join("", (verb.format(name=name), _next_step(place, name))))
 
 
 def delete(

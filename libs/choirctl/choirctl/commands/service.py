@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from choir_common.errors import Conflict, InvalidRequest
-from choir_common.i18n import _
+from choir_common.i18n import _, join
 from choir_local.home import Home as LocalHome
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.app import add_group
@@ -109,7 +109,11 @@ def show_status(system: System = False, as_json: AsJson = False) -> None:
         _("starts with the machine") if state.enabled else _("does not start with the machine"),
         _("running") if state.active else _("not running"),
     )
-    stdout_console().print(f"{state.file}: {', '.join(words)}", markup=False, highlight=False)
+    stdout_console().print(
+        _("{file}: {words}").format(file=state.file, words=join(", ", words)),
+        markup=False,
+        highlight=False,
+    )
 
 
 def _definition(ctx: typer.Context, system: bool, home: Path | None) -> ServiceSpec:

@@ -34,6 +34,7 @@ from choirctl.output.printing import (
     stderr_console,
     stdout_console,
 )
+from choirctl.output.state_words import state_text
 from choirctl.output.views import (
     event_line,
     job_rows,
@@ -289,7 +290,9 @@ async def _require_running(api: ControlClient, session: str) -> SessionView:
     view = await api.sessions.get(session)
     if view.ended_at is not None:
         raise Conflict(
-            _("Session {session} has ended ({status}).").format(session=session, status=view.status)
+            _("Session {session} has ended ({status}).").format(
+                session=session, status=state_text(view.status)
+            )
         )
     return view
 

@@ -23,6 +23,7 @@ from choirctl.output.printing import (
     table,
 )
 from choirctl.output.skill_views import finding_lines, folder_lines
+from choirctl.output.state_words import state_text
 from choirctl.start.config_file import read_config
 from choirctl.start.installed_skills import InstalledSkills
 from choirctl.start.skill_source import fetch_skill
@@ -66,7 +67,10 @@ def list_skills(ctx: typer.Context, home: Home = None, as_json: AsJson = False) 
     rows = table(_("SKILL"), _("AGENT"), _("STATE"), _("DESCRIPTION"))
     for skill in skills:
         rows.add_row(
-            escape(skill.name), skill.agent, skill.state, escape(skill.note or skill.description)
+            escape(skill.name),
+            skill.agent,
+            state_text(skill.state),
+            escape(skill.note or skill.description),
         )
     print_rows(rows, NOTHING)
 

@@ -70,7 +70,11 @@ async def _waiting(api: ControlClient) -> list[str]:
         for work in await api.operations.list(MAX_OPERATIONS):
             if work.status == "running":
                 share = "" if work.share is None else f" ({work.share:.0%})"
-                lines.append(f"{work.kind} of {work.subject}: {work.step}{share}.")
+                lines.append(
+                    _("{kind} of {subject}: {status}{share}.").format(
+                        kind=work.kind, subject=work.subject, status=work.step, share=share
+                    )
+                )
         view = await api.config.get()
         if view.staged:
             lines.append(_("A configuration is staged but not active: `choirctl config diff`."))

@@ -40,7 +40,9 @@ def tls(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
         print_json({"authority": str(file), "sha256": fingerprint})
         return
     stdout_console().print(
-        f"Authority  {file}\nSHA-256    {fingerprint}", markup=False, highlight=False
+        _("Authority  {file}\nSHA-256    {fingerprint}").format(file=file, fingerprint=fingerprint),
+        markup=False,
+        highlight=False,
     )
 
 

@@ -25,6 +25,7 @@ from choirctl.output.printing import (
     stdout_console,
     table,
 )
+from choirctl.output.state_words import state_text
 from choirctl.output.tool_views import check_lines, trial_lines
 from choirctl.start.config_file import read_config
 from choirctl.start.local_tools import TOOLS, LocalTools, check_folder, find_differences
@@ -156,12 +157,12 @@ def list_tools(
     rows = table(_("TOOL"), _("AGENT"), _("STATE"), _("EFFECT"), _("NETWORK"), _("DESCRIPTION"))
     for name, report in reports.items():
         for tool in report.tools:
-            network = ", ".join(tool.hosts) or _("any host") if tool.network else "no"
+            network = ", ".join(tool.hosts) or _("any host") if tool.network else _("no")
             about = (escape(tool.description), tool.side_effect, escape(network))
-            rows.add_row(tool.name, name, "ok", about[1], about[2], about[0])
+            rows.add_row(tool.name, name, state_text("ok"), about[1], about[2], about[0])
         for fault in report.refusals:
             rows.add_row(
-                escape(fault.tool or fault.file), name, "broken", "", "", escape(fault.message)
+                escape(fault.tool or fault.file), name, _("broken"), "", "", escape(fault.message)
             )
     print_rows(rows, NOTHING)
 

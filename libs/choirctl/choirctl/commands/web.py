@@ -70,7 +70,11 @@ def print_link(
         print_json(view)
         return
     stdout_console().print(view.url, markup=False, soft_wrap=True)
-    whose = f"{view.person}'s conversations" if view.person else _("everything, as the operator")
+    whose = (
+        _("{person}'s conversations").format(person=view.person)
+        if view.person
+        else _("everything, as the operator")
+    )
     stderr_console().print(
         _("It works once, until {astimezone:%H:%M}, for {whose}.").format(
             astimezone=view.expires_at.astimezone(), whose=whose
@@ -91,7 +95,7 @@ def list_sessions(
     for view in views:
         rows.add_row(
             view.web_session_id,
-            escape(view.person or "operator"),
+            escape(view.person or _("operator")),
             f"{view.last_used_at.astimezone():%Y-%m-%d %H:%M}",
             f"{view.created_at.astimezone():%Y-%m-%d %H:%M}",
             f"{view.expires_at.astimezone():%Y-%m-%d}",

@@ -19,6 +19,7 @@ from choir_common.wire.memory_collections import (
 from choirctl.api.control import ControlClient
 from choirctl.output.language import tr
 from choirctl.output.printing import escape, format_age, stderr_console, table
+from choirctl.output.state_words import state_text
 
 POLL_S = 1.0
 LINE_S = 10.0
@@ -61,11 +62,11 @@ def describe_state(view: CollectionView) -> str:
         return _("added one by one")
     parts: list[str] = [
         _("{state} (scanned {age} ago)").format(
-            state=folder.state, age=format_age(folder.scanned_at)
+            state=state_text(folder.state), age=format_age(folder.scanned_at)
         )
     ]
     if folder.scanned_at is None:
-        parts = [folder.state]
+        parts = [state_text(folder.state)]
     if folder.waiting:
         parts.append(
             _("{waiting:,} of {count} to be read").format(

@@ -16,6 +16,7 @@ from choir_common.wire.memory_operator import (
 )
 from choir_common.wire.memory_search import MemoryHit
 from choirctl.output.printing import escape, format_age, table
+from choirctl.output.state_words import state_text
 
 LONGEST = 100
 SHOWN_IDS = 3
@@ -60,7 +61,7 @@ def hit_rows(hits: Sequence[MemoryHit]) -> Table:
 
 def _render_status(document: DocumentView | MemoryHit) -> str:
     """Return what limits a document: its status, when it starts or ends, and what superseded it."""
-    parts = [] if document.status == "active" else [document.status]
+    parts = [] if document.status == "active" else [state_text(document.status)]
     if document.status == "upcoming" and document.valid_from:
         parts.append(_("from {valid_from:%Y-%m-%d %H:%M}").format(valid_from=document.valid_from))
     if document.status != "retired" and document.valid_to:
@@ -83,7 +84,7 @@ def document_facts(document: DocumentDetail) -> Table:
     facts.add_row(_("vectors"), str(document.vectors))
     for link in document.links:
         arrow = "→" if link.direction == "from" else "←"
-        text = "(gone)" if link.text is None else truncate(link.text)
+        text = _("(gone)") if link.text is None else truncate(link.text)
         facts.add_row(f"{arrow} {link.kind}", escape(f"{link.document_id} {text}"))
     return facts
 
@@ -158,5 +159,5 @@ def conversation_facts(memory: ConversationMemory) -> Table:
     facts.add_row(_("session"), memory.session_id or "-")
     facts.add_row(_("memory mode"), memory.mode)
     source = "" if memory.recall_setting == "default" else _(", set for this conversation")
-    facts.add_row(_("recall"), f"{'on' if memory.recall else 'off'}{source}")
+    facts.add_row(_("recall"), f"{_('on') if memory.recall else _('off')}{source}")
     return facts

@@ -18,9 +18,9 @@ def folder_lines(folder: SkillFolder, findings: tuple[Finding, ...]) -> Iterator
         name=front.name, count=len(folder.files), sha256=folder.sha256
     )
     for label, value in (
-        ("Description", front.description),
-        ("License", front.license),
-        ("Compatibility", front.compatibility),
+        (_("Description"), front.description),
+        (_("License"), front.license),
+        (_("Compatibility"), front.compatibility),
         (
             _("Allowed tools"),
             None if front.allowed_tools is None else " ".join(front.allowed_tools),
@@ -29,14 +29,16 @@ def folder_lines(folder: SkillFolder, findings: tuple[Finding, ...]) -> Iterator
         if value:
             yield f"{label}: {' '.join(escape_hidden(value).split())}"
     for file in folder.files:
-        runs = ", executable" if file.executable else ""
+        runs = _(", executable") if file.executable else ""
         yield RULE
         yield _("File {path}, {count} bytes{runs}").format(
             path=file.path, count=len(file.content), runs=runs
         )
         text = file.text()
         if text is None:
-            yield f"  (binary, SHA-256 {hashlib.sha256(file.content).hexdigest()})"
+            yield _("  (binary, SHA-256 {sha256})").format(
+                sha256=hashlib.sha256(file.content).hexdigest()
+            )
             continue
         # A mark before each line: no line of a file can pass for one of ours.
         yield from (f"│ {escape_hidden(line, keep=chr(9))}" for line in text.split("\n"))
@@ -49,4 +51,5 @@ def finding_lines(findings: tuple[Finding, ...]) -> Iterator[str]:
     if not findings:
         yield _("The scan found nothing. That proves nothing: read the text above.")
     for finding in findings:
-        yield f"{'REFUSED' if finding.level == 'refused' else 'Warning'}: {finding}"
+        kind = _("REFUSED") if finding.level == "refused" else _("Warning")
+        yield f"{kind}: {finding}"

@@ -7,6 +7,7 @@ from choir_common.wire.money_text import format_cost
 from choir_common.wire.operator import AgentView, SystemStatus
 from choir_common.wire.rpc import StatusReport
 from choirctl.output.printing import format_age
+from choirctl.output.state_words import state_text
 
 IDLE = "idle"
 
@@ -66,7 +67,9 @@ def mcp_lines(agent: AgentView) -> list[str]:
     servers = (server for lane in agent.lanes for server in lane.mcp_servers)
     return [
         _("  Its MCP server {name} is {state}: {detail}.").format(
-            name=server.name, state=server.state, detail=server.detail or _("no reason known")
+            name=server.name,
+            state=state_text(server.state),
+            detail=server.detail or _("no reason known"),
         )
         for server in servers
         if server.state not in ("ready", "starting") or (server.detail and not server.tools)
@@ -136,7 +139,7 @@ def _does(agent: AgentView) -> str:
         case "crashed":
             return _("has crashed; see `choirctl logs {agent_id}`").format(agent_id=agent.agent_id)
         case state:
-            return f"is {state}"
+            return _("is {state}").format(state=state_text(state))
 
 
 def _jobs(agent: AgentView) -> list[StatusReport]:

@@ -8,6 +8,7 @@ from choir_common.escape_text import escape_hidden
 from choir_common.i18n import _
 from choir_common.tool_check import describe_fault
 from choir_common.wire.local_tools import ToolCheckReport, ToolTrial
+from choirctl.output.state_words import state_text
 
 
 def check_lines(folder: Path, report: ToolCheckReport) -> Iterator[str]:
@@ -15,7 +16,7 @@ def check_lines(folder: Path, report: ToolCheckReport) -> Iterator[str]:
     for fault in report.faults:
         kind = _("error") if fault.level == "refused" else _("warning")
         yield f"{kind}: {folder}/{escape_hidden(describe_fault(fault))}"
-    names = ", ".join(tool.name for tool in report.tools) or "none"
+    names = ", ".join(tool.name for tool in report.tools) or _("none")
     yield _("{count} errors. Tools that the agent loads: {names}.").format(
         count=len(report.refusals), names=names
     )
@@ -23,14 +24,14 @@ def check_lines(folder: Path, report: ToolCheckReport) -> Iterator[str]:
 
 def trial_lines(trial: ToolTrial) -> Iterator[str]:
     """Yield the parts of a trial: input, result, standard error, and what the walls refused."""
-    yield f"Input   {_json(trial.input)}"
+    yield _("Input   {json}").format(json=_json(trial.input))
     exit_code = (
         ""
         if trial.exit_code is None
         else _(", exit code {exit_code}").format(exit_code=trial.exit_code)
     )
     yield _("Result  {status}, {duration_ms} ms{exit_code}").format(
-        status=trial.status, duration_ms=trial.duration_ms, exit_code=exit_code
+        status=state_text(trial.status), duration_ms=trial.duration_ms, exit_code=exit_code
     )
     yield f"        {_json(trial.output)}"
     if trial.stderr:
@@ -41,7 +42,7 @@ def trial_lines(trial: ToolTrial) -> Iterator[str]:
         yield _("Network {host}:{port}: {decision}, {connections} connections").format(
             host=contact.host,
             port=contact.port,
-            decision=contact.decision,
+            decision=state_text(contact.decision),
             connections=contact.connections,
         )
     for refusal in trial.refusals:

@@ -25,6 +25,7 @@ from choir_common.wire.operator import AgentView, DmView, SessionView
 from choir_common.wire.rpc import StatusReport
 from choirctl.output.language import tr
 from choirctl.output.printing import escape, format_age, table
+from choirctl.output.state_words import state_text
 
 # colours for the states of agents, sessions and operations; other states have none
 STATE_COLOURS = {
@@ -150,9 +151,17 @@ def _budget(lane: StatusReport) -> str:
 
 def session_rows(sessions: Sequence[SessionView]) -> Table:
     """Return a table with one row per session."""
-    names = ["SESSION", "AGENT", "STATUS", "EPOCH", "EVENTS", "STARTED", "ENDED"]
+    names = (
+        _("SESSION"),
+        _("AGENT"),
+        _("STATUS"),
+        _("EPOCH"),
+        _("EVENTS"),
+        _("STARTED"),
+        _("ENDED"),
+    )
     is_shared = any(len(session.conversations) > 1 for session in sessions)
-    rows = table(*names, *(["CONVERSATIONS"] if is_shared else []))
+    rows = table(*names, *([_("CONVERSATIONS")] if is_shared else []))
     for session in sessions:
         rows.add_row(
             session.session_id,
@@ -170,7 +179,7 @@ def session_rows(sessions: Sequence[SessionView]) -> Table:
 def _kind(session: SessionView) -> str:
     """Return what is special about a session, in parentheses; empty for a usual one."""
     incognito = INCOGNITO if session.memory_mode == INCOGNITO else ""
-    kinds = ", ".join(filter(None, ("rehearsal" if session.rehearsal else "", incognito)))
+    kinds = join(", ", filter(None, (_("rehearsal") if session.rehearsal else "", incognito)))
     return f" ({kinds})" if kinds else ""
 
 
@@ -205,7 +214,10 @@ def model_test_rows(result: ModelTestResult) -> Table:
     colour = OUTCOME_COLOURS[result.outcome]
     detail = escape(result.detail)
     rows.add_row(
-        f"[{colour}]{result.outcome}[/]", escape(result.model or result.name), time, detail
+        f"[{colour}]{state_text(result.outcome)}[/]",
+        escape(result.model or result.name),
+        time,
+        detail,
     )
     return rows
 
@@ -242,7 +254,10 @@ def operation_facts(operation: OperationView) -> Table:
     facts = table("", "")
     facts.show_header = False
     facts.add_row(_("operation"), operation.operation_id)
-    facts.add_row(_("what"), f"{operation.kind} of {escape(operation.subject)}")
+    facts.add_row(
+        _("what"),
+        _("{kind} of {subject}").format(kind=operation.kind, subject=escape(operation.subject)),
+    )
     share = f", {operation.share:.0%}" if operation.share is not None else ""
     facts.add_row(_("status"), f"{_state(operation.status)}{share}")
     facts.add_row(_("at"), escape(operation.step or "-"))
@@ -295,9 +310,9 @@ def choice_facts(choices: AgentModelAndVoice) -> Table:
     facts = table("", "", "")
     facts.show_header = False
     for field, label in (
-        ("llm", "model"),
+        ("llm", _("model")),
         ("core_llm", _("model of core jobs")),
-        ("voice_profile", "voice"),
+        ("voice_profile", _("voice")),
     ):
         name = getattr(choices, field)
         note = _("until the next restart") if field in choices.changed else ""
@@ -419,4 +434,5 @@ def _short(value: object, longest: int = MAX_VALUE) -> str:
 
 def _state(word: str) -> str:
     colour = STATE_COLOURS.get(word)
-    return f"[{colour}]{word}[/]" if colour else word
+    text = state_text(word)
+    return f"[{colour}]{text}[/]" if colour else text

@@ -48,7 +48,7 @@ def entries_to_add(
         )
     entries: list[ConfigEntry] = []
     if options.workspace:
-        workspace = _check_exists("workspace", options.workspace, config.workspaces)
+        workspace = _check_exists(_("workspace"), options.workspace, config.workspaces)
     else:
         workspace = _free_name(agent, config.workspaces)
         entries.append(("workspaces", workspace, {"path": str(home / "workspaces" / workspace)}))
@@ -58,7 +58,9 @@ def entries_to_add(
         dm = _free_name(agent, config.dms)
         entries += _console_dm(config, agent, dm)
     llm = (
-        _check_exists("model", options.llm, {DEFAULT_MODEL, *config.models}) if options.llm else ""
+        _check_exists(_("model"), options.llm, {DEFAULT_MODEL, *config.models})
+        if options.llm
+        else ""
     )
     other_defaults = {name: value for name, value in (options.others or {}).items() if value}
     defaults = {"workspace": workspace, "llm": llm or _usual_model(config), "dm": dm}
@@ -103,7 +105,7 @@ def _usual_model(config: Config) -> str:
 
 def _check_exists(kind: str, name: str, existing_names: Collection[str]) -> str:
     if name not in existing_names:
-        names = ", ".join(sorted(existing_names)) or "none"
+        names = ", ".join(sorted(existing_names)) or _("none")
         raise InvalidRequest(
             _("config.json has no {kind} {name!r}; it has: {names}.").format(
                 kind=kind, name=name, names=names

@@ -138,7 +138,7 @@ def check_folder(folder: Path, name: str = "") -> ToolCheckReport:
         if fault.tool in (name, stem) or fault.file.split("/")[0].removesuffix(".json") == stem
     )
     if not tools and not faults:
-        names = ", ".join(tool.name for tool in report.tools) or "none"
+        names = ", ".join(tool.name for tool in report.tools) or _("none")
         raise NotFound(
             _("There is no tool {name!r} in {folder}. Its tools: {names}.").format(
                 name=name, folder=folder, names=names

@@ -12,6 +12,7 @@ from choir_common.i18n import _
 from choir_local.stack_state import ChildState, StackState
 from choirctl.output.language import tr
 from choirctl.output.printing import escape
+from choirctl.output.state_words import state_text
 
 DESCRIPTIONS = {
     "postgres": _("the database"),
@@ -20,7 +21,7 @@ DESCRIPTIONS = {
     "memory": _("the agents' memory"),
     "browser": _("the browser service"),
     "egress": _("the agents' way to the network"),
-    "control": "sessions, log, approvals",
+    "control": _("sessions, log, approvals"),
     "gateway": _("the channels to users"),
 }
 
@@ -81,6 +82,6 @@ class StartProgress:
                 )
             case "failed" | "restarting":
                 note = escape(child.note)
-                self._console.print(f"[yellow]![/] {name:<10}{child.phase}: {note}")
+                self._console.print(f"[yellow]![/] {name:<10}{state_text(child.phase)}: {note}")
             case "waiting" | "starting" | "stopping" | "stopped":
                 pass

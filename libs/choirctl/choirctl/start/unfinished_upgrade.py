@@ -38,7 +38,7 @@ async def finish_upgrade(settings: LocalSettings, *, in_background: bool) -> boo
             record = await sequence.resume(record)
         if is_locked(home) and not in_background:
             await steps.run("stop", record)
-    words = {"done": "completed", "rolled-back": "undone", "abandoned": _("not begun")}
+    words = {"done": _("completed"), "rolled-back": _("undone"), "abandoned": _("not begun")}
     stderr_console().print(
         _("The upgrade that was interrupted is {words}. {error}").format(
             words=words[record.outcome or "done"], error=record.error

@@ -1,0 +1,73 @@
+"""Text for people: the states, statuses and outcomes of agents, operations, requests and more. Pure."""
+
+from choir_common.i18n import Message, _
+
+_MESSAGES = (
+    _("abandoned"),
+    _("active"),
+    _("added"),
+    _("allowed"),
+    _("applied"),
+    _("applying"),
+    _("approved"),
+    _("budget exceeded"),
+    _("built"),
+    _("cancelled"),
+    _("changed"),
+    _("completed"),
+    _("connected"),
+    _("crashed"),
+    _("current"),
+    _("done"),
+    _("due"),
+    _("ended"),
+    _("error"),
+    _("expired"),
+    _("fail"),
+    _("failed"),
+    _("held"),
+    _("in repository"),
+    _("interrupted"),
+    _("invalid"),
+    _("kept"),
+    _("left out"),
+    _("missed"),
+    _("missing"),
+    _("new host"),
+    _("not approved"),
+    _("ok"),
+    _("paused"),
+    _("pending"),
+    _("reading"),
+    _("ready"),
+    _("redeployed"),
+    _("refused"),
+    _("rejected"),
+    _("removing"),
+    _("resolved"),
+    _("restarting"),
+    _("retired"),
+    _("reverting"),
+    _("rolled back"),
+    _("running"),
+    _("skipped"),
+    _("starting"),
+    _("stopped"),
+    _("stopping"),
+    _("succeeded"),
+    _("success"),
+    _("suspended"),
+    _("unbound"),
+    _("unchanged"),
+    _("unreachable"),
+    _("upcoming"),
+    _("waiting"),
+    _("warn"),
+)
+_WORDS: dict[str, Message] = {str(it): it for it in _MESSAGES}
+
+
+def state_text(word: str) -> str:
+    """Return a state, status or outcome for display; one of a newer version stays English."""
+    english = word.replace("_", " ")
+    return _WORDS.get(english, english)
