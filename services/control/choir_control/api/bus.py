@@ -5,7 +5,6 @@ The gateway and the memory service call them.
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
-from choir_common.clients.gateway import NatsGatewayClient
 from choir_common.errors import InvalidRequest
 from choir_common.wire.activity import CardMessage
 from choir_common.wire.config import MemoryServiceConfig
@@ -28,6 +27,7 @@ from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher
 from choir_control.conversations.activity.publisher import ActivityPublisher
 from choir_control.conversations.commands.spec import CommandScope
 from choir_control.conversations.commands.table import commands_for
+from choir_control.conversations.gateway_lease import GatewayLease
 from choir_control.conversations.inbox.service import InboxService
 from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.conversations.pairing.buttons import PairingButtons
@@ -47,7 +47,7 @@ def make_bus_endpoints(
     outbox: OutboxStore,
     activity: ActivityPublisher,
     buttons: PairingButtons,
-    gateway: NatsGatewayClient,
+    gateway_lease: GatewayLease,
     bot_tokens: BotTokenPublisher,
     memory_prompts: MemoryPromptReader,
     costs: CostService,
@@ -62,9 +62,12 @@ def make_bus_endpoints(
         return await outbox.read_history(request.dm, request.after, request.limit)
 
     async def channels(request: ReadChannels) -> ChannelTable:
+        lease_s = await gateway_lease.ask(request)
+        table = configuration.current.channels()
+        if lease_s is None:
+            return table.model_copy(update={"gateways": (), "dms": (), "standby": True})
         bot_tokens.record_version(request.tokens_version)
-        gateway.set_instance(request.instance)
-        return configuration.current.channels().model_copy(update={"commands": commands})
+        return table.model_copy(update={"commands": commands, "lease_s": lease_s})
 
     async def keep_card(card: CardMessage) -> Empty:
         await activity.keep(card)
