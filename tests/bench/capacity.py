@@ -85,7 +85,10 @@ class Sample:
     def cost_until(self, end: "Sample", units: float) -> Cost:
         """Return the cost of one of `units` between this sample and a later one."""
         return Cost(
-            {name: round(1000 * (end.cpu_s[name] - self.cpu_s[name]) / units, 3) for name in end.cpu_s},
+            {
+                name: round(1000 * (end.cpu_s[name] - self.cpu_s[name]) / units, 3)
+                for name in end.cpu_s
+            },
             round((end.rows - self.rows) / units, 2),
             round((end.database_bytes - self.database_bytes) / units),
             round((end.log_bytes - self.log_bytes) / units),
@@ -114,7 +117,9 @@ def _pss_mb(pid: int) -> float:
     return weight / MB
 
 
-async def take_sample(database: asyncpg.Connection, cpu_s: Callable[[], dict[str, float]]) -> Sample:
+async def take_sample(
+    database: asyncpg.Connection, cpu_s: Callable[[], dict[str, float]]
+) -> Sample:
     """Read the counters, once the backends have sent their statistics."""
     used, at = cpu_s(), time.perf_counter()
     await asyncio.sleep(1.5)

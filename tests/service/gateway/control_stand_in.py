@@ -29,7 +29,7 @@ from choir_common.wire.messages import (
     ReadChannels,
 )
 from choir_common.wire.pairing import PairingOffer, RequestPairing
-from choir_control.conversations.gateway_lease import GatewayLease, GatewayAddress, GatewayInstance
+from choir_control.conversations.gateway_lease import GatewayAddress, GatewayInstance, GatewayLease
 
 
 class HoldersInMemory:

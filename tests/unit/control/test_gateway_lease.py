@@ -11,9 +11,9 @@ from choir_common.wire.messages import ReadChannels
 from choir_control.conversations.gateway_lease import (
     FREE_AFTER_S,
     LEASE_S,
-    GatewayLease,
     GatewayAddress,
     GatewayInstance,
+    GatewayLease,
 )
 from tests.service.gateway.control_stand_in import HoldersInMemory
 
@@ -31,7 +31,11 @@ class Office:
     """A lease with its clock, its stored holder and its route."""
 
     def __init__(self, stored: GatewayInstance | None = None) -> None:
-        self.clock, self.route, self.holders = HandClock(), GatewayAddress(), HoldersInMemory(stored)
+        self.clock, self.route, self.holders = (
+            HandClock(),
+            GatewayAddress(),
+            HoldersInMemory(stored),
+        )
         bus = Bus("nats://127.0.0.1:1", None, "control")
         self.lease = GatewayLease(
             self.holders,

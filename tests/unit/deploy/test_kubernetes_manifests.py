@@ -232,4 +232,6 @@ def test_patches_have_a_target_and_settings_exist() -> None:
             for variable in container.get("env", []) if settings else []:
                 name = variable["name"].removeprefix("CHOIR_").lower()
                 assert settings is not None
-                assert name in settings.model_fields or variable["name"] in ("HOME", "TMPDIR"), variable
+                assert name in settings.model_fields or variable["name"] in ("HOME", "TMPDIR"), (
+                    variable
+                )

@@ -15,7 +15,9 @@ class GatewayLeaseStore:
         row = await self._database.fetchrow(
             "SELECT instance, address FROM choir_control.gateway_lease"
         )
-        return GatewayInstance() if row is None else GatewayInstance(row["instance"], row["address"])
+        return (
+            GatewayInstance() if row is None else GatewayInstance(row["instance"], row["address"])
+        )
 
     async def write(self, holder: GatewayInstance) -> None:
         """Store a holder."""

@@ -37,7 +37,7 @@ from choir_control.conversations.agent_questions.service import AgentQuestionSer
 from choir_control.conversations.commands.context import BackgroundCommands, CommandContext
 from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.commands.handler import CommandHandler
-from choir_control.conversations.gateway_lease import GatewayLease, GatewayAddress
+from choir_control.conversations.gateway_lease import GatewayAddress, GatewayLease
 from choir_control.conversations.gateway_lease_store import GatewayLeaseStore
 from choir_control.conversations.inbox.service import InboxService
 from choir_control.conversations.job_requests import JobRequests
@@ -115,13 +115,7 @@ class ControlServices:
         self.model_tests = self._make_model_tests()
         self.web = self._make_web()
         self.conversations = self._make_conversations()
-        self.gateway_lease = GatewayLease(
-            GatewayLeaseStore(self.database),
-            gateway=self.conversations.gateway,
-            route=route,
-            bus=self.bus,
-            clock=clock,
-        )
+        self.gateway_lease = self._make_gateway_lease(route)
         self.log = self._make_log()
         self.schedules = self._make_schedules()
         self.triggers = self._make_triggers()
@@ -177,6 +171,15 @@ class ControlServices:
             bus=self.bus,
             gateway=self.gateway.files,
             observer=self.web.push.notifier,
+            clock=self._clock,
+        )
+
+    def _make_gateway_lease(self, route: GatewayAddress) -> GatewayLease:
+        return GatewayLease(
+            GatewayLeaseStore(self.database),
+            gateway=self.conversations.gateway,
+            route=route,
+            bus=self.bus,
             clock=self._clock,
         )
 
