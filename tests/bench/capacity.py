@@ -123,7 +123,9 @@ async def take_sample(
     """Read the counters, once the backends have sent their statistics."""
     used, at = cpu_s(), time.perf_counter()
     await asyncio.sleep(1.5)
-    log_bytes, database_bytes, rows = await database.fetchrow(_WRITTEN)
+    row = await database.fetchrow(_WRITTEN)
+    assert row is not None
+    log_bytes, database_bytes, rows = row
     return Sample(at, used, log_bytes, database_bytes, rows)
 
 

@@ -22,7 +22,8 @@ from tests.support.service_process import ServiceProcess, service_process
 
 KILLS = int(os.environ.get("CHOIR_GATEWAY_KILLS", "1"))
 GATEWAY_TOKEN = "token-of-both-gateways"
-TAKES_OVER_WITHIN_S = 10.0
+TAKES_OVER_WITHIN_S = 30.0
+"""On a busy machine; docs/decisions/0122 has what was measured."""
 REPEATED = "(possibly repeated) "
 
 
@@ -111,9 +112,9 @@ async def kill_while_busy(
         await until(lambda before=before: len(control.inbox) > before + 10)  # type: ignore[misc]
         number, other = working(control, pair)
         await pair[number].kill()
-        start, killed_at = time.monotonic(), len(traffic.sent)
-        await until(lambda it=killed_at: len(control.inbox) > it)  # type: ignore[misc]
-        taken.append(time.monotonic() - start)
+        # until the first message that the other one receives; those that waited follow in order
+        stored = len(control.inbox)
+        taken.append(await until(lambda it=stored: len(control.inbox) > it))  # type: ignore[misc]
         assert working(control, pair) == (other, number)
         await pair[number].start()
     stop.set()

@@ -93,7 +93,7 @@ async def test_a_holder_that_could_not_be_stored_does_not_work() -> None:
     async def fail(_: GatewayInstance) -> None:
         raise Unavailable
 
-    office.holders.write = fail  # type: ignore[method-assign]
+    office.holders.write = fail  # type: ignore[assignment, method-assign]
     with pytest.raises(Unavailable):
         await office.ask("a")
     del office.holders.write

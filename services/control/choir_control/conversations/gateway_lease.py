@@ -19,9 +19,9 @@ from choir_common.wire.messages import Empty, ReadChannels
 
 log = structlog.get_logger("choir.gateway_lease")
 
-LEASE_S = 4.0
+LEASE_S = 3.0
 """Seconds for which a gateway may work, from when it asked."""
-FREE_AFTER_S = 6.0
+FREE_AFTER_S = 5.0
 """Seconds after which another one gets the lease, from the last answer; the difference is time to stop."""
 
 
