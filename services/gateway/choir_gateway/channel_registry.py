@@ -82,7 +82,7 @@ class ChannelRegistry:
         self.is_standby = False
         """Whether another gateway works."""
 
-    async def run(self, bus: Bus, switch: WorkSwitch) -> None:
+    async def run(self, bus: Bus, switch: WorkSwitch | None = None) -> None:
         """Follow the configuration until cancelled; work only while control permits it."""
 
         async def on_change() -> None:
@@ -257,7 +257,7 @@ class ChannelRegistry:
     def _gateways(self) -> dict[str, GatewayBinding]:
         return {gateway.name: gateway for gateway in self._table.gateways} if self._table else {}
 
-    async def _refresh(self, tasks: asyncio.TaskGroup, switch: WorkSwitch) -> float:
+    async def _refresh(self, tasks: asyncio.TaskGroup, switch: WorkSwitch | None) -> float:
         """Read the channels and renew the lease; return the seconds until the next time."""
         asked_at = _now()
         try:
@@ -281,18 +281,20 @@ class ChannelRegistry:
             return RENEWAL_INTERVAL_S
         self._works_until = asked_at + table.lease_s if table.lease_s else None
         table = table.model_copy(update={"lease_s": 0.0})  # no part of the configuration
-        await switch.open()
+        if switch is not None:
+            await switch.open()
         self.is_standby = False
         if table != self._table or self._tokens_are_new():
             await self._apply(table, tasks)
         return REFRESH_INTERVAL_S if self._works_until is None else RENEWAL_INTERVAL_S
 
-    async def _stand_by(self, switch: WorkSwitch, reason: str) -> None:
+    async def _stand_by(self, switch: WorkSwitch | None, reason: str) -> None:
         """Stop all channels: another gateway may run them."""
         if not self.is_standby:
             log.info("standing by", reason=reason)
         self.is_standby, self._works_until, self._table = True, None, None
-        await switch.close()
+        if switch is not None:
+            await switch.close()
         for name in list(self._channels):
             await self._stop_channel(name)
 
