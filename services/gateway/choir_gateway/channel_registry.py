@@ -114,20 +114,20 @@ class ChannelRegistry:
         binding = self._dm(message.dm)
         if self._works_until is not None and _now() >= self._works_until:
             raise Unavailable("The lease of this gateway has ended.")  # while it was paused
-        ended = asyncio.Event()
-        self._deliveries.add(ended)
+        end = asyncio.Event()
+        self._deliveries.add(end)
         try:
             return await self._channel(binding.gateway).deliver(message, binding.address)
         finally:
-            self._deliveries.discard(ended)
-            ended.set()
+            self._deliveries.discard(end)
+            end.set()
 
     async def finish_deliveries(self) -> None:
         """Wait a moment until the deliveries in progress have ended."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_WITHIN_S):
-                for ended in list(self._deliveries):
-                    await ended.wait()
+                for end in list(self._deliveries):
+                    await end.wait()
 
     def open_file(
         self, gateway: str, ref: str
