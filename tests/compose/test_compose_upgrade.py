@@ -359,12 +359,12 @@ def test_published_images_are_upgraded_killed_and_undone(
 
 
 def test_an_older_version_is_refused_with_the_backup_to_restore(choir: Installation) -> None:
-    """Runs last: the old images are gone, so the record is made one of a newer version instead."""
+    """Runs last or alone: the old images are gone, so the record is made one of a newer version instead."""
     file = choir.home / "data/version.json"
     record = json.loads(file.read_text())
     record["newest"]["choir_control.migrations"] = "9999_newer.sql"
     file.write_text(json.dumps(record))
-    backup = choir.record()["backup"]
+    backup = choir.record().get("backup", "a backup made by this version")
     choir.compose("up", "setup")
     text = choir.compose("logs", "--no-color", "--tail=20", "setup")
     assert backup in text and "cannot go back" in text

@@ -141,8 +141,8 @@ def test_an_agent_answers_and_every_part_has_its_replicas(production: None) -> N
         one["metadata"]["name"]: one["status"].get("readyReplicas", 0) for one in found["items"]
     }
     assert ready == {
-        "control": 1,
-        "gateway": 1,
+        "control": 2,
+        "gateway": 2,
         "browser": 1,
         "egress": 1,
         "memory": 2,

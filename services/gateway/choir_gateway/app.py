@@ -1,14 +1,16 @@
 """Construction of the gateway's objects, their startup and their shutdown."""
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import Sequence
 from datetime import timedelta
 
 import structlog
 
-from choir_common.bus.client import Bus
+from choir_common.bus.client import Bus, Endpoint
 from choir_common.clients.control import NatsControlClient
-from choir_common.errors import StartupError
+from choir_common.errors import ChoirError, StartupError
 from choir_common.http.listen import bind_tcp_address, bind_unix, serve, stop_on_signals
 from choir_common.ids import new_id
 from choir_common.telemetry import Redactor
@@ -36,7 +38,8 @@ async def run_gateway(
     stop = stop_on_signals()
     sockets = _bind(settings, secrets)
     bus = Bus(settings.nats_url, secrets.nats_key, "gateway")
-    control = NatsControlClient(bus, new_id("gw"))
+    address = str(settings.gateway_ip or "")
+    control = NatsControlClient(bus, new_id("gw"), address)
     files = ControlFileClient(settings.control, secrets.gateway_token)
     spool = _spool(settings)
     console = ConsoleChannel(control, spool, files)
@@ -52,6 +55,7 @@ async def run_gateway(
         ),
         secrets=secrets.secrets,
     )
+    endpoints = ServedEndpoints(bus, make_bus_endpoints(registry, console), console)
     app = make_gateway_app(
         bus=bus,
         registry=registry,
@@ -63,18 +67,56 @@ async def run_gateway(
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(serve(app, sockets, stop))
-        work = tasks.create_task(_work(bus, registry, console))
+        work = tasks.create_task(_work(bus, registry, endpoints, control if address else None))
         await stop.wait()
+        # What is being delivered ends here, and not in the next gateway for a second time.
+        await endpoints.close()
+        await registry.finish_deliveries()
         # Open streams would keep the server from stopping.
         console.close()
         work.cancel()
 
 
-async def _work(bus: Bus, registry: ChannelRegistry, console: ConsoleChannel) -> None:
-    endpoints = make_bus_endpoints(registry, console)
-    async with bus, bus.serve("choir-gateway", VERSION, *endpoints):
-        log.info("gateway ready")
-        await registry.run(bus)
+class ServedEndpoints:
+    """The gateway's endpoints on the bus, which are open while this process works."""
+
+    def __init__(self, bus: Bus, endpoints: Sequence[Endpoint], console: ConsoleChannel) -> None:
+        self._bus = bus
+        self._endpoints = endpoints
+        self._console = console
+        self._open = contextlib.AsyncExitStack()
+        self._is_open = False
+
+    async def open(self) -> None:
+        """Receive deliveries; does nothing if they are received."""
+        if not self._is_open:
+            self._is_open = True
+            served = self._bus.serve("choir-gateway", VERSION, *self._endpoints)
+            await self._open.enter_async_context(served)
+            log.info("gateway ready")
+
+    async def close(self) -> None:
+        """Receive no further deliveries, and end the streams of the console: they are served elsewhere."""
+        self._is_open = False
+        self._console.end_streams()
+        await self._open.aclose()
+
+
+async def _work(
+    bus: Bus,
+    registry: ChannelRegistry,
+    endpoints: ServedEndpoints,
+    leased: NatsControlClient | None,
+) -> None:
+    """Run the channels until cancelled; then end the lease, if `leased` has one."""
+    async with bus:
+        try:
+            await registry.run(bus, endpoints)
+        finally:
+            await endpoints.close()
+            if leased is not None:
+                with contextlib.suppress(ChoirError):
+                    await leased.leave()
 
 
 def _spool(settings: GatewaySettings) -> FileSpool:

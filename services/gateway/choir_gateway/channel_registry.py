@@ -4,8 +4,10 @@ The list of gateways comes from control. A delivery goes to the channel of its g
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 import structlog
 
@@ -37,7 +39,18 @@ log = structlog.get_logger("choir.gateway")
 
 # Control also publishes configuration changes; this finds a change that was missed.
 REFRESH_INTERVAL_S = 5.0
+RENEWAL_INTERVAL_S = 1.0
+"""Seconds between two requests of gateways that share the channels."""
 RETRY_S = 0.2
+FINISH_WITHIN_S = 2.0
+
+
+class WorkSwitch(Protocol):
+    """What this process does only while it works, and not as a standby; both methods may be repeated."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 class ChannelRegistry:
@@ -63,9 +76,14 @@ class ChannelRegistry:
         self._missing: dict[str, str] = {}
         self._control_error = ""
         self._changed = asyncio.Event()
+        self._works_until: float | None = None
+        """End of the lease on the event loop's clock; None without a lease."""
+        self._deliveries: set[asyncio.Event] = set()
+        self.is_standby = False
+        """Whether another gateway works."""
 
-    async def run(self, bus: Bus) -> None:
-        """Follow the configuration until cancelled."""
+    async def run(self, bus: Bus, switch: WorkSwitch | None = None) -> None:
+        """Follow the configuration until cancelled; work only while control permits it."""
 
         async def on_change() -> None:
             self._changed.set()
@@ -76,7 +94,7 @@ class ChannelRegistry:
             while True:
                 # before the refresh: its answer may not contain a change that comes meanwhile
                 self._changed.clear()
-                wait_s = await self._refresh(tasks)
+                wait_s = await self._refresh(tasks, switch)
                 try:
                     async with asyncio.timeout(wait_s):
                         await self._changed.wait()
@@ -94,7 +112,22 @@ class ChannelRegistry:
         Raises NotFound if the DM is not configured, and the errors of the channel.
         """
         binding = self._dm(message.dm)
-        return await self._channel(binding.gateway).deliver(message, binding.address)
+        if self._works_until is not None and _now() >= self._works_until:
+            raise Unavailable("The lease of this gateway has ended.")  # while it was paused
+        end = asyncio.Event()
+        self._deliveries.add(end)
+        try:
+            return await self._channel(binding.gateway).deliver(message, binding.address)
+        finally:
+            self._deliveries.discard(end)
+            end.set()
+
+    async def finish_deliveries(self) -> None:
+        """Wait a moment until the deliveries in progress have ended."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_WITHIN_S):
+                for end in list(self._deliveries):
+                    await end.wait()
 
     def open_file(
         self, gateway: str, ref: str
@@ -166,6 +199,9 @@ class ChannelRegistry:
         A failing bot is reported but does not make the gateway unready. The console and the other
         bots work, and the stack must start even if Telegram cannot be reached.
         """
+        if self.is_standby:
+            detail = "Standby: another gateway works."
+            return (ComponentStatus(name="channels", ok=True, detail=detail),)
         if self._table is None:
             return (
                 ComponentStatus(
@@ -221,20 +257,46 @@ class ChannelRegistry:
     def _gateways(self) -> dict[str, GatewayBinding]:
         return {gateway.name: gateway for gateway in self._table.gateways} if self._table else {}
 
-    async def _refresh(self, tasks: asyncio.TaskGroup) -> float:
+    async def _refresh(self, tasks: asyncio.TaskGroup, switch: WorkSwitch | None) -> float:
+        """Read the channels and renew the lease; return the seconds until the next time."""
+        asked_at = _now()
         try:
-            table = await self._control.channels(self._tokens_version)
+            async with asyncio.timeout_at(self._works_until):
+                table = await self._control.channels(self._tokens_version)
+        except TimeoutError:
+            await self._stand_by(switch, "the lease was not renewed")
+            return RETRY_S
         except ChoirError as error:
             if self._table is None:
                 log.info("waiting for control", error=error.message)
             self._control_error = (
                 f"Messages are not accepted until control responds: {error.message}"
             )
+            if self._works_until is not None:
+                return max(0.0, min(RENEWAL_INTERVAL_S, self._works_until - _now()))
             return RETRY_S if self._table is None else REFRESH_INTERVAL_S
         self._control_error = ""
+        if table.standby:
+            await self._stand_by(switch, "another gateway works")
+            return RENEWAL_INTERVAL_S
+        self._works_until = asked_at + table.lease_s if table.lease_s else None
+        table = table.model_copy(update={"lease_s": 0.0})  # no part of the configuration
+        if switch is not None:
+            await switch.open()
+        self.is_standby = False
         if table != self._table or self._tokens_are_new():
             await self._apply(table, tasks)
-        return REFRESH_INTERVAL_S
+        return REFRESH_INTERVAL_S if self._works_until is None else RENEWAL_INTERVAL_S
+
+    async def _stand_by(self, switch: WorkSwitch | None, reason: str) -> None:
+        """Stop all channels: another gateway may run them."""
+        if not self.is_standby:
+            log.info("standing by", reason=reason)
+        self.is_standby, self._works_until, self._table = True, None, None
+        if switch is not None:
+            await switch.close()
+        for name in list(self._channels):
+            await self._stop_channel(name)
 
     def _tokens_are_new(self) -> bool:
         """Return True if a channel runs with old secrets, or waits for secrets that are now available."""
@@ -295,3 +357,7 @@ class ChannelRegistry:
         task = self._tasks.pop(name)
         task.cancel()
         await asyncio.wait([task])
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, IPvAnyAddress
 
 from choir_common.addresses import HOST_AND_PORT_PATTERN
 from choir_common.settings import BusServiceSettings, ServiceSecrets
@@ -18,6 +18,12 @@ class GatewaySettings(BusServiceSettings):
 
     The first is for webhooks of an embedded stack, the second for containers. Every request except
     Telegram's own then needs the gateway token, which control has.
+    """
+    gateway_ip: IPvAnyAddress | None = None
+    """IP address at which control reaches this process; set where several gateways share the channels.
+
+    One of them works, by a lease of control, and the others are its standbys. They need a common directory
+    of files (`console_files` and what is beside it).
     """
     console_files: Path | None = None
     """Directory of the console's files; the default is `spool/console` in the home."""

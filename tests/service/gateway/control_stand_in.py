@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.clients.gateway import NatsGatewayClient
+from choir_common.clock import SystemClock
 from choir_common.errors import ChoirError
 from choir_common.wire.activity import Card, CardMessage, DmActivity, Idle, Typing
 from choir_common.wire.events import ReplyKind
@@ -28,6 +29,20 @@ from choir_common.wire.messages import (
     ReadChannels,
 )
 from choir_common.wire.pairing import PairingOffer, RequestPairing
+from choir_control.conversations.gateway_lease import GatewayAddress, GatewayInstance, GatewayLease
+
+
+class HoldersInMemory:
+    """The stored holder of the lease."""
+
+    def __init__(self, holder: GatewayInstance | None = None) -> None:
+        self.holder = holder or GatewayInstance()
+
+    async def read(self) -> GatewayInstance:
+        return self.holder
+
+    async def write(self, holder: GatewayInstance) -> None:
+        self.holder = holder
 
 
 @dataclass
@@ -46,9 +61,18 @@ class ControlStandIn:
     cards: list[CardMessage] = field(default_factory=list)
     progress: list[DeliveryProgress] = field(default_factory=list)
     gateway: NatsGatewayClient = field(init=False)
+    route: GatewayAddress = field(default_factory=GatewayAddress)
+    lease: GatewayLease = field(init=False)
 
     def __post_init__(self) -> None:
         self.gateway = NatsGatewayClient(self.bus)
+        self.lease = GatewayLease(
+            HoldersInMemory(),
+            gateway=self.gateway,
+            route=self.route,
+            bus=self.bus,
+            clock=SystemClock(),
+        )
 
     async def accept(self, message: InboundMessage) -> InboundAccepted:
         if self.refusals:
@@ -72,9 +96,10 @@ class ControlStandIn:
         return OutboundHistory(messages=tuple(newer[: request.limit]), last=last)
 
     async def channels(self, request: ReadChannels) -> ChannelTable:
+        if (lease_s := await self.lease.ask(request)) is None:
+            return ChannelTable(config_version=1, gateways=(), dms=(), standby=True)
         self.tokens_version = request.tokens_version
-        self.gateway.set_instance(request.instance)
-        return self.table
+        return self.table.model_copy(update={"lease_s": lease_s})
 
     async def press(self, press: ButtonPress) -> ButtonResponse:
         if self.refusals:

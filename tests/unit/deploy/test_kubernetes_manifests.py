@@ -16,7 +16,7 @@ from choir_control.leadership.standby_app import STANDBY_IS_READY
 from choir_control.settings import ControlSecrets, ControlSettings
 from choir_egress.agent_port import server_tls
 from choir_egress.settings import EgressSecrets, EgressSettings
-from choir_gateway.settings import GatewaySecrets
+from choir_gateway.settings import GatewaySecrets, GatewaySettings
 from choir_memory.settings import MemorySecrets, MemorySettings
 
 ROOT = Path(__file__).parents[3] / "deploy" / "kubernetes"
@@ -90,9 +90,21 @@ def _deployment(name: str) -> Manifest:
     return dict(found)
 
 
-def test_there_is_one_gateway_at_a_time() -> None:
+def test_gateways_share_the_channels_and_what_these_remember() -> None:
     gateway = _deployment("gateway")
-    assert (gateway["replicas"], gateway["strategy"]) == (1, {"type": "Recreate"})
+    update = {"maxSurge": 1, "maxUnavailable": 0}
+    assert gateway["strategy"] == {"type": "RollingUpdate", "rollingUpdate": update}
+    (container,) = gateway["template"]["spec"]["containers"]
+    env = {variable["name"]: variable for variable in container["env"]}
+    assert env["CHOIR_GATEWAY_IP"]["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    settings = GatewaySettings(console_files=Path(env["CHOIR_CONSOLE_FILES"]["value"]))
+    # channels have their state beside the console's files, on the same volume
+    (mount,) = [it for it in container["volumeMounts"] if it["name"] == "files"]
+    assert settings.spool.parent == Path(mount["mountPath"])
+    patches = list(yaml.safe_load_all((ROOT / "overlays/production/patches.yaml").read_text()))
+    named = {(it["kind"], it["metadata"]["name"]): it["spec"] for it in patches}
+    assert named["Deployment", "gateway"]["replicas"] == 2
+    assert named["PersistentVolumeClaim", "choir-gateway"]["accessModes"] == ["ReadWriteMany"]
 
 
 def test_control_is_updated_by_a_standby_and_clients_are_led_to_the_leader() -> None:
@@ -208,11 +220,18 @@ def test_patches_have_a_target_and_settings_exist() -> None:
         yaml.safe_load_all((ROOT / "overlays" / "production" / "patches.yaml").read_text())
     )
     assert {(one["kind"], one["metadata"]["name"]) for one in patches} <= targets
-    known = {"control": ControlSettings, "memory": MemorySettings, "egress": EgressSettings}
+    known = {
+        "control": ControlSettings,
+        "memory": MemorySettings,
+        "egress": EgressSettings,
+        "gateway": GatewaySettings,
+    }
     for template in [*templates("trial"), *(it["spec"].get("template") for it in patches)]:
-        for container in template["spec"]["containers"] if template else []:
+        for container in template["spec"].get("containers", []) if template else []:
             settings = known.get(container["name"])
             for variable in container.get("env", []) if settings else []:
                 name = variable["name"].removeprefix("CHOIR_").lower()
                 assert settings is not None
-                assert name in settings.model_fields or variable["name"] == "HOME", variable
+                assert name in settings.model_fields or variable["name"] in ("HOME", "TMPDIR"), (
+                    variable
+                )

@@ -37,6 +37,7 @@ from choir_common.wire.pairing import PairingOffer, RequestPairing
 from choir_common.wire.triggers import MailDecision, MailOffer
 
 TIMEOUT_S = 5.0
+LEAVE_WITHIN_S = 1.0
 
 
 class ControlClient(Protocol):
@@ -62,10 +63,14 @@ class ControlClient(Protocol):
 class NatsControlClient:
     """Control over NATS."""
 
-    def __init__(self, bus: Bus, instance: str = "") -> None:
-        """`instance` identifies this gateway process; empty: control does not detect its restarts."""
+    def __init__(self, bus: Bus, instance: str = "", address: str = "") -> None:
+        """`instance` identifies this gateway process; empty: control does not detect its restarts.
+
+        `address` is its IP address, if several processes share the channels by a lease.
+        """
         self._bus = bus
         self._instance = instance
+        self._address = address
 
     async def accept(self, message: InboundMessage) -> InboundAccepted:
         """Store a message; returns once it is durable. Safe to repeat.
@@ -82,8 +87,15 @@ class NatsControlClient:
 
     async def channels(self, tokens_version: int = 0) -> ChannelTable:
         """Return the configured gateways and DMs; reports which tokens the gateway has."""
-        request = ReadChannels(tokens_version=tokens_version, instance=self._instance)
+        request = ReadChannels(
+            tokens_version=tokens_version, instance=self._instance, address=self._address
+        )
         return await self._bus.request(subjects.read_channels(), request, ChannelTable, TIMEOUT_S)
+
+    async def leave(self) -> None:
+        """End this process's lease, so that another one works at once. Raises Unavailable."""
+        request = ReadChannels(instance=self._instance, address=self._address, leaving=True)
+        await self._bus.request(subjects.read_channels(), request, ChannelTable, LEAVE_WITHIN_S)
 
     async def press(self, press: ButtonPress) -> ButtonResponse:
         """Carry out the action of a button; returns once it is durable. Safe to repeat.

@@ -260,6 +260,10 @@ class ReadChannels(WireModel):
     """The version of the gateway's tokens; 0: those from its startup."""
     instance: str = ""
     """Identifies the gateway process; a new value means that the gateway was restarted."""
+    address: str = Field(default="", pattern=r"^[0-9A-Fa-f.:]{0,45}$")
+    """IP address at which control reaches this process; with one, it works only while it has the lease."""
+    leaving: bool = False
+    """The process stops, so that another may work at once."""
 
 
 class ChannelTable(WireModel):
@@ -270,6 +274,10 @@ class ChannelTable(WireModel):
     dms: tuple[DmBinding, ...]
     commands: tuple[ChannelCommand, ...] = ()
     """The commands for conversations, in the order of the command table."""
+    lease_s: float = 0.0
+    """Seconds, from the request on, in which the gateway may work; 0: without a limit."""
+    standby: bool = False
+    """Another gateway has the lease, and this one must not work; the table is empty."""
 
 
 class Empty(WireModel):

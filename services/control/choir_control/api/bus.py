@@ -3,9 +3,10 @@
 The gateway and the memory service call them.
 """
 
+from collections.abc import Awaitable, Callable
+
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
-from choir_common.clients.gateway import NatsGatewayClient
 from choir_common.errors import InvalidRequest
 from choir_common.wire.activity import CardMessage
 from choir_common.wire.config import MemoryServiceConfig
@@ -28,6 +29,7 @@ from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher
 from choir_control.conversations.activity.publisher import ActivityPublisher
 from choir_control.conversations.commands.spec import CommandScope
 from choir_control.conversations.commands.table import commands_for
+from choir_control.conversations.gateway_lease import GatewayLease
 from choir_control.conversations.inbox.service import InboxService
 from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.conversations.pairing.buttons import PairingButtons
@@ -47,24 +49,18 @@ def make_bus_endpoints(
     outbox: OutboxStore,
     activity: ActivityPublisher,
     buttons: PairingButtons,
-    gateway: NatsGatewayClient,
+    gateway_lease: GatewayLease,
     bot_tokens: BotTokenPublisher,
     memory_prompts: MemoryPromptReader,
     costs: CostService,
     memory_budgets: MemoryBudgetService,
 ) -> tuple[Endpoint, ...]:
     """Return control's endpoints."""
-    commands = list_channel_commands()
 
     async def history(request: HistoryRequest) -> OutboundHistory:
         if request.after > MAX_ID or "\x00" in request.dm:
             raise InvalidRequest("There is no such outbox id or DM.")
         return await outbox.read_history(request.dm, request.after, request.limit)
-
-    async def channels(request: ReadChannels) -> ChannelTable:
-        bot_tokens.record_version(request.tokens_version)
-        gateway.set_instance(request.instance)
-        return configuration.current.channels().model_copy(update={"commands": commands})
 
     async def keep_card(card: CardMessage) -> Empty:
         await activity.keep(card)
@@ -78,6 +74,7 @@ def make_bus_endpoints(
         prompts = await memory_prompts.read()
         return configuration.current.memory_orders().model_copy(update={"prompts": prompts})
 
+    channels = _channels_handler(configuration, gateway_lease, bot_tokens)
     return (
         Endpoint(subjects.accept_message(), InboundMessage, inbox.accept),
         Endpoint(subjects.press_button(), ButtonPress, buttons.press),
@@ -90,6 +87,23 @@ def make_bus_endpoints(
         Endpoint(subjects.reserve_money(), ReserveForMemory, memory_budgets.reserve),
         Endpoint(subjects.release_money(), ReleaseForMemory, memory_budgets.release),
     )
+
+
+def _channels_handler(
+    configuration: ConfigService, lease: GatewayLease, bot_tokens: BotTokenPublisher
+) -> Callable[[ReadChannels], Awaitable[ChannelTable]]:
+    """Return the handler of a gateway that asks for the channels, and so for the lease to run them."""
+    commands = list_channel_commands()
+
+    async def channels(request: ReadChannels) -> ChannelTable:
+        lease_s = await lease.ask(request)
+        table = configuration.current.channels()
+        if lease_s is None:
+            return table.model_copy(update={"gateways": (), "dms": (), "standby": True})
+        bot_tokens.record_version(request.tokens_version)
+        return table.model_copy(update={"commands": commands, "lease_s": lease_s})
+
+    return channels
 
 
 def make_pairing_endpoint(pairing: PairingService) -> Endpoint:

@@ -1,6 +1,6 @@
-"""Table of the leader; see `tables`."""
+"""Tables of the leader, and of the gateway that works; see `tables`."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Table, text
+from sqlalchemy import BigInteger, Boolean, Column, Table, Text, text
 
 from choir_control.migrations.metadata import METADATA
 
@@ -9,4 +9,12 @@ Table(
     METADATA,
     Column("only_row", Boolean, primary_key=True, server_default=text("true")),
     Column("term", BigInteger, nullable=False),
+)
+
+Table(
+    "gateway_lease",
+    METADATA,
+    Column("only_row", Boolean, primary_key=True, server_default=text("true")),
+    Column("instance", Text, nullable=False),
+    Column("address", Text, nullable=False),
 )

@@ -306,7 +306,7 @@ def bus_endpoints(services: ControlServices) -> tuple[Endpoint, ...]:
             approvals=services.approvals.buttons,
             configuration=services.configuration,
         ),
-        gateway=conversations.gateway,
+        gateway_lease=services.gateway_lease,
         bot_tokens=services.config_changes.bot_tokens,
         memory_prompts=services.images.memory_prompts,
         costs=services.money.costs,

@@ -6,7 +6,6 @@ from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.clock import Clock
 from choir_common.http.client import make_client
-from choir_common.http.socket_transport import UnixTransport
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.stack_secrets import RESERVED_SECRETS
@@ -25,7 +24,6 @@ from choir_control.agents.sessions.launch import LaunchImageResolver
 from choir_control.agents.sessions.record import CONTINUED_REASONS
 from choir_control.agents.sessions.tool_trials import ToolTrialService
 from choir_control.api.http_apps import AgentSockets
-from choir_control.api.operator.console import GatewayClients
 from choir_control.api.transports.listener import TcpListener
 from choir_control.api_clients.service import ApiClientService
 from choir_control.api_clients.store import ApiClientStore
@@ -39,6 +37,8 @@ from choir_control.conversations.agent_questions.service import AgentQuestionSer
 from choir_control.conversations.commands.context import BackgroundCommands, CommandContext
 from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.commands.handler import CommandHandler
+from choir_control.conversations.gateway_lease import GatewayAddress, GatewayLease
+from choir_control.conversations.gateway_lease_store import GatewayLeaseStore
 from choir_control.conversations.inbox.service import InboxService
 from choir_control.conversations.job_requests import JobRequests
 from choir_control.conversations.outbox.notices import NoticeSender
@@ -53,6 +53,7 @@ from choir_control.wiring.agent_questions import make_question_service
 from choir_control.wiring.approvals import ApprovalServices, ProposalServices
 from choir_control.wiring.configuration import ConfigurationServices
 from choir_control.wiring.conversations import ConversationServices
+from choir_control.wiring.gateway import make_gateway_clients
 from choir_control.wiring.images import ImageServices
 from choir_control.wiring.log import LogServices
 from choir_control.wiring.money import MoneyServices
@@ -63,14 +64,6 @@ from choir_control.wiring.triggers import TriggerServices
 from choir_control.wiring.web import WebServices
 
 SERVICE = "choir-control"
-
-
-def _make_gateway_clients(settings: ControlSettings, secrets: ControlSecrets) -> GatewayClients:
-    address, headers = settings.gateway_address, _bearer(secrets.gateway_token)
-    return GatewayClients(
-        console=make_client(address, headers=headers, unix_transport=UnixTransport),
-        files=make_client(address, headers=headers),
-    )
 
 
 def _make_database(
@@ -107,7 +100,8 @@ class ControlServices:
         self._clock = clock
         self.leadership, self.database = _make_database(settings, secrets)
         self.bus = Bus(settings.nats_url, secrets.nats_key, "control")
-        self.gateway = _make_gateway_clients(settings, secrets)
+        route = GatewayAddress()
+        self.gateway = make_gateway_clients(settings, secrets, route)
         self.listener = TcpListener(settings)
         self.agent_sockets = AgentSockets(settings)
         self.secret_store = _make_secret_store(secrets, redactor)
@@ -121,6 +115,7 @@ class ControlServices:
         self.model_tests = self._make_model_tests()
         self.web = self._make_web()
         self.conversations = self._make_conversations()
+        self.gateway_lease = self._make_gateway_lease(route)
         self.log = self._make_log()
         self.schedules = self._make_schedules()
         self.triggers = self._make_triggers()
@@ -176,6 +171,15 @@ class ControlServices:
             bus=self.bus,
             gateway=self.gateway.files,
             observer=self.web.push.notifier,
+            clock=self._clock,
+        )
+
+    def _make_gateway_lease(self, route: GatewayAddress) -> GatewayLease:
+        return GatewayLease(
+            GatewayLeaseStore(self.database),
+            gateway=self.conversations.gateway,
+            route=route,
+            bus=self.bus,
             clock=self._clock,
         )
 

@@ -241,4 +241,6 @@ class GatewayReadiness:
     async def check(self) -> Sequence[ComponentStatus]:
         """Return the state of the bus and of each channel."""
         nats = self._bus.failure_reason
+        if self._registry.is_standby and self._bus.connected:
+            nats = ""  # a standby has no subscriptions
         return (ComponentStatus(name="nats", ok=not nats, detail=nats), *self._registry.state())

@@ -150,6 +150,7 @@ PLACES: Mapping[str, Place] = MappingProxyType(
         "config_versions": FreeOfText("config.json, which an operator edits"),
         "conversation_memory": FreeOfText("settings"),
         "erased_logs": FreeOfText("hashes and signatures"),
+        "gateway_lease": FreeOfText("an id and an address of the gateway"),
         "leader_term": FreeOfText("a number"),
         "leases": FreeOfText("names of resources"),
         "ledger": FreeOfText("amounts and ids"),

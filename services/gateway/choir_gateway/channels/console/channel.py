@@ -189,6 +189,10 @@ class ConsoleChannel:
     def close(self) -> None:
         """End all streams, so that the server can stop."""
         self._closed = True
+        self.end_streams()
+
+    def end_streams(self) -> None:
+        """End all streams; the clients connect again."""
         for streams in self._streams.values():
             for stream in streams:
                 stream.send(None)
