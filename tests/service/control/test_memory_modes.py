@@ -307,6 +307,11 @@ async def test_what_is_said_incognito_is_nowhere_afterwards_and_the_hashes_verif
     await home.say(f"/inject {CANARY} again", "inject")
     assert await tables_with(home.database, CANARY)
     private = view["session_id"]
+    # it is never sent to memory
+    control = home.control
+    assert control is not None
+    pending = await control.services.log.archives.list_pending(0, 10, QuietTimes({}, 0.0))
+    assert private not in {session.session_id for session in pending}
     # an operator switched, so the user is told
     assert any("operator" in text and "incognito" in text for text in home.gateway.texts)
     # what was said before is still in the prompt, and the model knows that nothing is remembered
@@ -362,18 +367,10 @@ async def test_a_crash_and_a_restart_keep_an_incognito_conversation_and_a_stop_e
     assert (await home.get("/v1/agents/main")).json()["memory_mode"] == "incognito"
 
 
-async def test_an_incognito_session_is_never_sent_to_memory(home: World) -> None:
-    session_id = (await switch(home, "incognito"))["session_id"]
-    control = home.control
-    assert control is not None
-    pending = await control.services.log.archives.list_pending(0, 10, QuietTimes({}, 0.0))
-    assert session_id not in {session.session_id for session in pending}
-    assert await control.services.log.archives.describe_backlog() == ""
-
-
-async def test_a_switch_is_refused_while_a_message_is_being_answered(
+async def test_commands_show_and_switch_mode_and_recall_but_not_while_a_message_is_being_answered(
     home: World, model: RecordingModel
 ) -> None:
+    await check_commands(home)
     model.hold = asyncio.Event()
     await home.say("think about it", "slow")
 
@@ -381,16 +378,15 @@ async def test_a_switch_is_refused_while_a_message_is_being_answered(
         return model.waiting > 0
 
     await until(thinking)
-    refused = await home.put("/v1/agents/main/memory/mode", json={"mode": "incognito"})
-    assert refused.status_code == 409 and "still local" in refused.text
+    refused = await home.put("/v1/agents/main/memory/mode", json={"mode": "local"})
+    assert refused.status_code == 409 and "still incognito" in refused.text
     model.hold.set()
     unknown = await home.put("/v1/agents/main/memory/mode", json={"mode": "secret"})
     assert unknown.status_code == 400 and "guest" in unknown.text
 
 
-async def test_the_commands_show_and_switch_mode_and_recall_in_a_conversation(
-    home: World,
-) -> None:
+async def check_commands(home: World) -> None:
+    """Show and switch mode and recall in a conversation, which is incognito afterwards."""
     assert "Memory: local, recall on." in (await home.say("/memory", "1")).note
     assert "recall off" in (await home.say("/recall off", "2")).note
     assert "recall off" in (await home.say("/status", "3")).note

@@ -100,6 +100,7 @@ async def test_the_stack_keeps_everything_in_the_server_that_config_json_names(h
     require_own_home(settings_for(home))
 
 
+@pytest.mark.nightly  # test_database.py restores, and the test below puts back schemas
 async def test_a_server_elsewhere_is_backed_up_and_restored_into_choirs_own(home: Path) -> None:
     """Its user is no superuser, as on a managed server, and has another name than Choir's own."""
     shell = ChoirctlRunner(home)
