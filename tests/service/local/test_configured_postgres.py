@@ -82,6 +82,7 @@ def settings_for(home: Path) -> LocalSettings:
     return LocalSettings(home=home, model_source="rehearsal", http_port=0)
 
 
+@pytest.mark.nightly  # the tests below: each service takes the server that config.json names
 async def test_the_stack_keeps_everything_in_the_server_that_config_json_names(home: Path) -> None:
     services = [one for one in SERVICES if one.name in ("memory", "control")]
     async with running_postgres() as server:
