@@ -23,7 +23,7 @@ ON_UVLOOP = re.compile(r"tests/(service|contract|security)/(control|memory|gatew
 # messages are compared in English, whatever the language of the developer
 os.environ["CHOIR_LANGUAGE"] = "en"
 register_profiles()
-# structlog's own renderer draws each traceback with all local variables and colours: seconds for one exception.
+# structlog's own renderer draws each traceback with all local variables: seconds for one exception.
 # Replaced in place: processes that are forked from this one still see that nobody has configured structlog.
 structlog.get_config()["processors"][-1] = structlog.dev.ConsoleRenderer(
     colors=False, exception_formatter=structlog.dev.plain_traceback

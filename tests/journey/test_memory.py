@@ -168,7 +168,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             yield Watched(stack, home, connections)
 
 
-@pytest.mark.nightly  # tests/service/memory/test_search.py finds, test_reminders.py reminds
+@pytest.mark.nightly  # tests/service/memory/test_archive.py finds it, test_reminders.py reminds
 async def test_what_was_said_thirty_sessions_ago_is_found_read_and_reminded_of(
     watched: Watched,
 ) -> None:

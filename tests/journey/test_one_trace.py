@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from choir_common.http.client import make_client
 from tests.support.otlp_collector import Collector, ReceivedSpan, running_collector
 from tests.support.stack import EmbeddedStack, console_user, running_stack_in_thread, sessions_of

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 import orjson
-
 import pytest
+
 from choir_common.wire.events import RemindersAdded, parse_payload
 from tests.journey.test_memory import FOLDED, small_window, until_archived
 from tests.support.stack import console_user, read_log, running_stack_in_thread, sessions_of

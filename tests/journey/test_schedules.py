@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-
 import pytest
+
 from choir_common.wire.messages import OutboundMessage
 from tests.support.stack import ConsoleUser, console_user, running_stack_in_thread
 

@@ -17,7 +17,7 @@ from tests.support.stack import read_log, sessions_of
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
-    # tests/service/control/test_commands.py and its neighbours give each command, test_town_talk.py has phones
+    # tests/service/control/test_commands.py and its neighbours give each command
     pytest.mark.nightly,
 ]
 ADMINS = sorted(

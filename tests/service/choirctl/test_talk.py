@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from choir_local.home import Home
 from choir_local.stack_state import is_locked
 from tests.journey.phone import Prepare

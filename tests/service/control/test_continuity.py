@@ -149,7 +149,7 @@ async def test_after_every_kind_of_stop_the_prompt_goes_on_as_after_a_kill(
         assert (await home.verify(session["session_id"]))["ok"]
 
 
-@pytest.mark.nightly  # test_rollout.py updates and gives way, the test above goes on
+@pytest.mark.nightly  # test_rollout.py updates and is replaced, the test above goes on
 async def test_an_update_a_failed_one_and_its_rollback_keep_the_conversation(
     home: World, model: RecordingModel
 ) -> None:

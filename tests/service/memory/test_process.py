@@ -278,16 +278,19 @@ async def test_the_model_may_be_changed_while_nothing_is_stored(make_memory: Mak
     [
         ({"CHOIR_EMBEDDING_DIMENSIONS": "768"}, "CHOIR_EMBEDDING_ENDPOINT"),
         pytest.param(
-            {"CHOIR_EMBEDDING_ENDPOINT": "ftp://x"}, "embedding_endpoint",
+            {"CHOIR_EMBEDDING_ENDPOINT": "ftp://x"},
+            "embedding_endpoint",
             marks=pytest.mark.nightly,
         ),
         pytest.param(
-            {"CHOIR_EMBEDDING_TICK_S": "soon"}, "embedding_tick_s",
+            {"CHOIR_EMBEDDING_TICK_S": "soon"},
+            "embedding_tick_s",
             marks=pytest.mark.nightly,
         ),
         ({"CHOIR_SECRETS_FILE": "/nonexistent/secrets.json"}, "/nonexistent/secrets.json"),
         pytest.param(
-            {"CHOIR_MEMORY_SOCKET": "/tmp/" + "x" * 120 + ".sock"}, "107",
+            {"CHOIR_MEMORY_SOCKET": "/tmp/" + "x" * 120 + ".sock"},
+            "107",
             marks=pytest.mark.nightly,
         ),
         ({"CHOIR_MEMORY_HTTP": "127.0.0.1:99999"}, "CHOIR_MEMORY_HTTP"),
