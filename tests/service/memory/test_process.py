@@ -73,6 +73,7 @@ async def resident_mb(memory: MemoryProcess) -> int:
 
 async def test_it_finds_by_meaning_with_the_offline_model(make_memory: MakeMemory) -> None:
     memory = make_memory()
+    memory.is_fork = False
     await memory.start()
     assert await resident_mb(memory) <= 110, "the model was loaded before it was needed"
     await memory.client.upsert(write(1, "My daughter plays the violin in an orchestra."))
@@ -175,6 +176,7 @@ async def test_it_waits_for_a_bus_that_starts_later_and_says_what_it_waits_for(
     await until(lambda: idle(memory))
 
 
+@pytest.mark.nightly  # the test above waits for the bus
 async def test_it_stops_cleanly_while_it_still_waits(
     make_memory: MakeMemory, nats: EmbeddedNats
 ) -> None:
@@ -264,6 +266,7 @@ async def test_another_model_is_built_beside_the_stored_one_which_serves_meanwhi
     await until(searches_vectors, 60)
 
 
+@pytest.mark.nightly  # test_new_model.py changes models
 async def test_the_model_may_be_changed_while_nothing_is_stored(make_memory: MakeMemory) -> None:
     memory = make_memory()
     await memory.start()
