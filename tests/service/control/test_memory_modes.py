@@ -29,6 +29,7 @@ from choir_control.log.retention.reset_store import Carries, SessionReset, Sessi
 from tests.service.control.test_continuity import RecordingModel, serving
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World, until
+from tests.support.nightly import nightly_from
 
 CANARY = "zanzibarquokka"
 
@@ -338,8 +339,25 @@ async def test_what_is_said_incognito_is_nowhere_afterwards_and_the_hashes_verif
     assert changed == [{"mode": "local", "previous": "incognito"}]
 
 
+async def restarted(home: World, model: RecordingModel, first: str) -> str:
+    """Restart the agent; return its next session, which continues the first and is incognito, too."""
+    assert (await home.post("/v1/agents/main/restart")).status_code == 200
+    await ask(home, "and now?")
+    assert CANARY in str(model.prompts[-1])
+    view = (await home.get("/v1/agents/main")).json()
+    second = str(view["session_id"])
+    assert second != first and view["memory_mode"] == "incognito"
+
+    async def first_erased() -> bool:
+        return (await home.verify(first))["erased_at"] is not None
+
+    await until(first_erased)
+    return second
+
+
+@pytest.mark.parametrize("restarts", nightly_from(1, [False, True]))
 async def test_a_crash_and_a_restart_keep_an_incognito_conversation_and_a_stop_ends_it(
-    home: World, model: RecordingModel
+    home: World, model: RecordingModel, restarts: bool
 ) -> None:
     first = (await switch(home, "incognito"))["session_id"]
     await ask(home, f"my secret is {CANARY}")
@@ -348,17 +366,7 @@ async def test_a_crash_and_a_restart_keep_an_incognito_conversation_and_a_stop_e
     assert CANARY in str(model.prompts[-1])
     assert (await home.get("/v1/agents/main")).json()["session_id"] == first
 
-    assert (await home.post("/v1/agents/main/restart")).status_code == 200
-    await ask(home, "and now?")
-    assert CANARY in str(model.prompts[-1])
-    view = (await home.get("/v1/agents/main")).json()
-    second = view["session_id"]
-    assert second != first and view["memory_mode"] == "incognito"
-
-    async def first_erased() -> bool:
-        return (await home.verify(first))["erased_at"] is not None
-
-    await until(first_erased)
+    second = await restarted(home, model, first) if restarts else first
     for verb in ("stop", "start"):
         assert (await home.post(f"/v1/agents/main/{verb}", json={})).status_code == 200
     await until_erased(home, second)
