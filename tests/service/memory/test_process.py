@@ -233,6 +233,7 @@ async def refused(memory: MemoryProcess) -> str:
     return memory.log.strip().splitlines()[-1]
 
 
+@pytest.mark.nightly  # test_new_model.py builds another
 async def test_another_model_is_built_beside_the_stored_one_which_serves_meanwhile(
     make_memory: MakeMemory,
 ) -> None:
