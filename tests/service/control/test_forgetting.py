@@ -14,6 +14,7 @@ from choir_control.log.retention import content_eraser
 from choir_control.log.retention.reset_store import SessionReset, SessionResetStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_continuity import RecordingModel, serving
+from tests.service.control.test_ledger import costs
 from tests.service.control.test_memory_modes import tables_with
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World, a_config, until
@@ -86,6 +87,8 @@ async def test_a_reset_asks_then_starts_again_with_the_rolling_summary_alone(
     await home.say("/inject also question 1", "i1")
     await home.say("/compact", "c1")
     await until(lambda: is_compacted(home, first))
+    used = await calls_of(home, first)
+    assert used >= 3
     asked = await home.say("/reset", "r1")
     assert "starts again" in asked.note and "Reply yes" in asked.note
     assert await sessions(home) == [first], "a question changes nothing"
@@ -100,6 +103,14 @@ async def test_a_reset_asks_then_starts_again_with_the_rolling_summary_alone(
     await until_erased(home, first)
     # nor in stored messages, in a typed command or in memory
     assert await tables_with(home.database, "question 1") == []
+    # what the calls have used stays known, without any content
+    assert await calls_of(home, first) >= used
+
+
+async def calls_of(world: World, session_id: str) -> int:
+    """Return how many calls of a model the ledger has of a session."""
+    lines = (await costs(world, by="session")).lines
+    return sum(line.calls for line in lines if line.group == session_id)
 
 
 async def is_compacted(world: World, session_id: str) -> bool:
