@@ -520,7 +520,6 @@ def test_the_database_is_looked_at_migrated_backed_up_and_restored_elsewhere(
     assert "choir_control" in other.succeeds("db", "status")
 
 
-@pytest.mark.nightly  # test_real_agent.py talks over TLS
 def test_a_choir_with_https_shows_what_its_clients_trust_and_goes_down() -> None:
     with running_stack(env={"CHOIR_TLS": "on"}) as stack:
         shell = ChoirctlRunner(stack.home, stack.env)
