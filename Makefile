@@ -49,6 +49,7 @@ nightly: install ## run the long tests: a million random steps each of locks, sk
 	@CHOIR_TEST_WHOLE_YEAR=1 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_year.py
 	@CHOIR_FAILOVERS=102 $(BIN)/pytest -m "" -s --timeout=0 tests/service/control/test_failover.py
 	@CHOIR_GATEWAY_KILLS=50 $(BIN)/pytest -m "" -s --timeout=0 tests/service/gateway/test_two_gateways.py
+	@CHOIR_TEST_RUNAWAY_BLOCKS=3 $(BIN)/pytest -m "" -s --timeout=0 tests/faults/test_runaway.py
 	@CHOIR_HOOK_KILLS=200 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_hook_kills.py
 	@CHOIR_SCHEDULE_KILLS=200 CHOIR_SCHEDULE_STACK_KILLS=20 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_schedule_kills.py tests/faults/test_schedule_stack_kills.py
 	@CHOIR_TEST_OUTAGE_S=600 $(BIN)/pytest -m "" -s --timeout=0 tests/faults/test_provider_outage.py

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
+import structlog
 import uvloop
 from xdist.remote import Producer  # type: ignore[import-untyped]
 
@@ -22,6 +23,11 @@ ON_UVLOOP = re.compile(r"tests/(service|contract|security)/(control|memory|gatew
 # messages are compared in English, whatever the language of the developer
 os.environ["CHOIR_LANGUAGE"] = "en"
 register_profiles()
+# structlog's own renderer draws each traceback with all local variables: seconds for one exception.
+# Replaced in place: processes that are forked from this one still see that nobody has configured structlog.
+structlog.get_config()["processors"][-1] = structlog.dev.ConsoleRenderer(
+    colors=False, exception_formatter=structlog.dev.plain_traceback
+)
 # Job runners and nohup start programs with SIGINT ignored; processes started by tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -19,7 +19,7 @@ from tests.support.hook_worker import finish, run_worker
 from tests.support.postgres import PASSWORD, running_postgres
 
 # `make nightly` kills 200 times
-KILLS = int(os.environ.get("CHOIR_HOOK_KILLS", "12"))
+KILLS = int(os.environ.get("CHOIR_HOOK_KILLS", "6"))
 REQUESTS = 40 * KILLS
 
 

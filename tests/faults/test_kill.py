@@ -29,7 +29,7 @@ from tests.support.stack import (
 )
 
 # `make nightly` kills each process twenty times
-KILLS = int(os.environ.get("CHOIR_KILLS", "3"))
+KILLS = int(os.environ.get("CHOIR_KILLS", "2"))
 CALLS = 3
 TURN_S = 0.8
 VICTIMS = ("agent", "control", "postgres", "gateway", "memory", "nats")

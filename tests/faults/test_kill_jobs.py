@@ -38,7 +38,7 @@ from tests.support.stack import (
 )
 
 # two jobs a kill: as many ends as the other faults' kills
-KILLS = max(1, int(os.environ.get("CHOIR_KILLS", "6")) // 2)
+KILLS = max(1, int(os.environ.get("CHOIR_KILLS", "4")) // 2)
 JOBS = ("left", "right")
 CALLS = 3
 WORK_S = 1.5

@@ -146,7 +146,6 @@ async def test_after_a_kill_of_the_supervisor_all_end_and_no_request_fails_witho
     async with asyncio.timeout(120):
         while any(works(process) for process in left.values()):
             await asyncio.sleep(0.1)
-    await asyncio.to_thread(stack.run, "up", "--detach")
 
 
 def works(process: psutil.Process) -> bool:

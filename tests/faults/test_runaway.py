@@ -6,6 +6,7 @@ the good ones' heartbeats are acknowledged, and the runaway is slowed down or to
 """
 
 import asyncio
+import os
 import time
 
 from choir_common.wire.rpc import ApprovalRequest
@@ -15,7 +16,7 @@ from tests.support.load import LoadAgent, LoadTest, connect, running_load, sampl
 from tests.support.postgres import PASSWORD, running_postgres
 
 GOOD = 8
-BLOCKS = 3
+BLOCKS = int(os.environ.get("CHOIR_TEST_RUNAWAY_BLOCKS", "1"))
 BEATS = 60
 PAUSE_S = 0.01
 FLOOD = 200

@@ -27,9 +27,11 @@ PLAN = {"path": ".choirtmp/send/plan.md"}
 CHANGE = {"patch": {"event_window": 300}, "reason": "to see it asked for"}
 WITHIN_S = 300
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("curl") is None, reason="NOT TESTED: curl is not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(shutil.which("curl") is None, reason="NOT TESTED: curl is not installed"),
+    # tests/service/control/test_console.py and tests/security/control have each request
+    pytest.mark.nightly,
+]
 
 
 @pytest.fixture(scope="module")

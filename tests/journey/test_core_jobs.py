@@ -32,6 +32,7 @@ class Ears:
         return self._user.heard[self._heard - 1].text
 
 
+@pytest.mark.nightly  # tests/service/agent/test_misbehaving_jobs.py has jobs that hang
 async def test_the_edge_lane_answers_while_core_jobs_work_and_one_hangs() -> None:
     async with running_stack_in_thread(SCORE) as stack:
         leave_the_lists(stack)

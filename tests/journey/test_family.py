@@ -30,7 +30,11 @@ from tests.journey.family import (
 )
 from tests.support.stack import read_log, sessions_of, verify
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    # test_people_rights.py, test_pairing.py and test_memory_between_people.py have each step
+    pytest.mark.nightly,
+]
 # `make nightly` kills each process twenty times
 ROUNDS = int(os.environ.get("CHOIR_KILLS", "1"))
 VICTIMS = ("agent", "control", "gateway")

@@ -77,6 +77,7 @@ async def test_over_http_with_the_operator_token(stack: EmbeddedStack, page: str
         assert (await stranger.get("/v1/agents")).status_code == 401
 
 
+@pytest.mark.nightly  # tests/service/choirctl/test_smoke.py talks with it
 async def test_with_choirctl_alone(stack: EmbeddedStack) -> None:
     answer = await asyncio.to_thread(stack.run, "chat", "-m", "read the note")
     assert NOTE in answer

@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 from choir_testing.providers.ollama import FakeOllama
 from choir_testing.providers.provider import Answer, Call
 from choir_testing.providers.server import run_provider
@@ -22,6 +24,7 @@ async def printed(stack: EmbeddedStack, command: str) -> str:
     return " ".join((await asyncio.to_thread(stack.run, command, check=False)).split())
 
 
+@pytest.mark.nightly  # test_local_models.py finds it, test_small_context.py fits into a context
 async def test_up_finds_ollama_and_an_agent_works_in_its_context_of_8192_tokens() -> None:
     async with run_provider(FakeOllama(model="qwen3:4b")) as ollama:
         ollama.context_length = 8_192

@@ -57,6 +57,7 @@ async def payloads(stack: EmbeddedStack, session_id: str) -> list[EventPayload]:
     return [parse_payload(event) for event in await read_log(stack, session_id)]
 
 
+@pytest.mark.nightly  # tests/service/agent/test_compaction.py folds, test_forgetting.py carries a summary
 async def test_a_long_talk_is_folded_and_the_next_session_goes_on_with_the_same_summary(
     tmp_path: Path,
 ) -> None:
@@ -167,6 +168,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             yield Watched(stack, home, connections)
 
 
+@pytest.mark.nightly  # tests/service/memory/test_archive.py finds it, test_reminders.py reminds
 async def test_what_was_said_thirty_sessions_ago_is_found_read_and_reminded_of(
     watched: Watched,
 ) -> None:

@@ -215,6 +215,7 @@ async def build(stack: EmbeddedStack, user: ConsoleUser, remote: HttpsGit) -> No
     assert await newest(stack) != session  # it was updated, and goes on
 
 
+@pytest.mark.nightly  # tests/service/evolution and test_rollout.py prove each step
 async def test_an_agent_gets_itself_a_tool_and_a_human_decides(
     tmp_path: Path, remote: HttpsGit
 ) -> None:

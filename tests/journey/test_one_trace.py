@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from choir_common.http.client import make_client
 from tests.support.otlp_collector import Collector, ReceivedSpan, running_collector
 from tests.support.stack import EmbeddedStack, console_user, running_stack_in_thread, sessions_of
@@ -58,6 +60,7 @@ TURN = f"{ACCEPT} > choir-agent: invoke_agent edge"
 """The agent's work hangs below the acceptance, although the message lay in a table between the two."""
 
 
+@pytest.mark.nightly  # tests/service/common/test_tracing.py joins the spans
 async def test_from_the_message_to_the_answer_and_to_the_job_it_begins(tmp_path: Path) -> None:
     score = tmp_path / "score.json"
     score.write_text(json.dumps(SCORE))

@@ -17,7 +17,11 @@ from tests.support.ogg import make_speech
 from tests.support.ports import free_port
 from tests.support.stack import ConsoleUser, console_user
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    # tests/service/local/test_transcriber.py has the process, test_town_talk.py the way of a voice message
+    pytest.mark.nightly,
+]
 STAND_IN = Path(faster_whisper_stand_in.__file__).parent
 """Found by the transcriber on PYTHONPATH, in place of the library, whose models cannot be downloaded here."""
 PATIENCE_S = 200.0

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import orjson
+import pytest
 
 from choir_common.wire.events import RemindersAdded, parse_payload
 from tests.journey.test_memory import FOLDED, small_window, until_archived
@@ -28,6 +29,7 @@ SCORE = {
 }
 
 
+@pytest.mark.nightly  # tests/service/memory/test_reminders.py brings up, test_personal_agent.py uses it
 async def test_the_next_session_knows_what_was_said_without_being_told_to_look(
     tmp_path: Path,
 ) -> None:

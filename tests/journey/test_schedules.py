@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from choir_common.wire.messages import OutboundMessage
 from tests.support.stack import ConsoleUser, console_user, running_stack_in_thread
@@ -70,6 +71,7 @@ async def types(user: ConsoleUser, command: str) -> str:
     return str(answer.json()["note"])
 
 
+@pytest.mark.nightly  # tests/service/control/test_schedules.py and test_schedule_tools.py have each step
 async def test_a_reminder_that_a_person_asks_for_arrives_is_changed_listed_and_removed(
     tmp_path: Path,
 ) -> None:

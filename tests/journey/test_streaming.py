@@ -21,7 +21,11 @@ from tests.service.choirctl.test_talk import terminal
 from tests.support.stack import EmbeddedStack, read_log, running_stack_in_thread, sessions_of
 from tests.support.streaming_model import StreamingModel, run_streaming
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    # test_web_page.py streams a whole way; tests/service/gateway/test_drafts.py and choirctl have the others
+    pytest.mark.nightly,
+]
 WITHIN_S = 300
 # Drafts end with punctuation: a last letter that a secret begins with is held back until the next part.
 # On a terminal they have no character of a status line, since what is there already is not written again.

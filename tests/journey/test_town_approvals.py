@@ -11,7 +11,11 @@ import pytest_asyncio
 from choir_testing.telegram import InlineButton, SentMessage
 from tests.journey.town import LOBBY, Phone, Town, founding_town
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    # test_personal_agent.py decides by buttons; tests/service/control/test_approvals.py has the rest
+    pytest.mark.nightly,
+]
 NEUTRAL = "This is no longer open."
 
 

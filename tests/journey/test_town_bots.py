@@ -12,7 +12,11 @@ from choir_testing.telegram.webhook import SECRET_HEADER
 from tests.journey.town import ADA, ANNEX, BEN, LOBBY, Phone, Town, founding_town, keep_secrets
 from tests.support.ports import free_port
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    # tests/service/gateway/test_bots.py, test_tokens.py and test_telegram_webhook.py have each step
+    pytest.mark.nightly,
+]
 NEW_LOBBY, TOWER = "111:new-token-of-the-lobby", "444:token-of-the-tower"
 HOOK_SECRET = "a-secret_between-us"
 SAID = "An agent of the town."

@@ -15,7 +15,11 @@ from tests.journey.town import LOBBY, Phone, Town, founding_town
 from tests.support.repositories import GitRepository
 from tests.support.stack import read_log, sessions_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    # tests/service/control/test_commands.py and its neighbours give each command
+    pytest.mark.nightly,
+]
 ADMINS = sorted(
     row.typed_form for row in CHAT_COMMANDS if row.typed_form and row.scope is CommandScope.ADMIN
 )

@@ -403,6 +403,7 @@ async def registration_of(page: Page) -> str:
     return ids[-1]
 
 
+@pytest.mark.nightly  # the test above pushes
 async def test_a_push_is_a_notification_in_the_language_of_the_page_without_what_was_said(
     cockpit: Cockpit, push_service: tuple[FakePushService, Path]
 ) -> None:

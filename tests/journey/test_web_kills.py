@@ -164,6 +164,7 @@ async def test_every_page_outlives_a_kill_of_the_gateway(pages: Pages) -> None:
     await pages.expect_as_before()
 
 
+@pytest.mark.nightly  # test_web_page.py loses files, too
 async def test_a_page_whose_files_do_not_come_is_there_when_they_do(pages: Pages) -> None:
     cockpit = pages.cockpit
     # a browser that has the files of the chat only

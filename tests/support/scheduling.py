@@ -1,7 +1,8 @@
 """Distribution and order of tests over parallel pytest-xdist workers.
 
-Used by tests/conftest.py. Tests of one file run in one worker, because they may share fixtures. All tests
-that use the Docker engine run in one worker, because they would see each other's containers and images.
+Used by tests/conftest.py. Tests of one file run in one worker, because they may share fixtures, and so do
+those of some files of choirctl, which share a stack. All tests that use the Docker engine run in one worker,
+because they would see each other's containers and images.
 `xdist_group` cannot be used: it changes node ids, which this version of pytest does not allow.
 """
 
@@ -13,6 +14,9 @@ from xdist.scheduler.loadscope import LoadScopeScheduling  # type: ignore[import
 
 ROOT = Path(__file__).parents[2]
 ENGINE = re.compile(r"^from tests\.(compose|service\.runtimes)\.containers import", re.MULTILINE)
+ONE_STACK = re.compile(
+    r"tests/service/choirctl/test_(collection|config_and_secrets|nouns|smoke|terminal)\.py"
+)
 # long tests start first, and the many short ones fill the remaining time
 LONGEST_FIRST = ("faults", "journey", "security", "service", "contract", "unit")
 
@@ -22,6 +26,8 @@ class FileScheduler(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         path = path_of(nodeid)
+        if ONE_STACK.fullmatch(path):
+            return "the stack of choirctl"
         return "the Docker engine" if uses_engine(path) else path
 
 

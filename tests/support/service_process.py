@@ -66,11 +66,14 @@ class ForkedService:
     def returncode(self) -> int | None:
         return self._command.poll()
 
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
     def terminate(self) -> None:
-        os.kill(self.pid, signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
 
     async def wait(self) -> int:
         while (code := self._command.poll()) is None:

@@ -179,7 +179,7 @@ async def bench_environment(home: Path | None) -> AsyncIterator[BenchEnvironment
                 # 0: as without the cache of small spaces
                 **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
             }
-            memory = MemoryProcess(postgres.dsn, nats.url, bus, root, env)
+            memory = MemoryProcess(postgres.dsn, nats.url, bus, root, env, is_fork=False)
             admin = await asyncpg.connect(postgres.dsn, password=PASSWORD, command_timeout=None)
             embedder = ProviderEmbedder(
                 usage=make_reporter(),

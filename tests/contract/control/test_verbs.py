@@ -14,9 +14,11 @@ from choir_common.wire.messages import Empty
 from choir_common.wire.rpc import VERBS
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import MODEL_KEY, World
+from tests.support.nightly import nightly_from
 
 
-@pytest.fixture(params=["agent socket", "host socket", "http", "https"])
+# test_agent_client.py has each verb over http and https
+@pytest.fixture(params=nightly_from(2, ["agent socket", "host socket", "http", "https"]))
 def door(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -192,6 +192,7 @@ async def test_a_page_that_works_long_gives_way_to_all_others_in_each_of_its_thr
         assert "all is well" in (await browse(rooms, f"{site.url}/fine", "honest")).text
 
 
+@pytest.mark.nightly  # tests/unit/browser/test_limits.py chooses the page, and the tests above end one
 async def test_a_browser_that_is_too_large_as_a_whole_loses_its_fattest_page(
     make_rooms: MakeRooms, site: Site
 ) -> None:

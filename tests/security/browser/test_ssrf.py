@@ -132,7 +132,8 @@ async def test_a_redirect_to_a_private_address_is_refused_and_said(
     targets = ("127.0.0.1", "localhost", "[::1]", "2130706433", "trap.test", "0")
     async with make_rooms(f"127.0.0.1:{site.port}") as rooms:
         for number, target in enumerate(targets):
-            for scheme in ("http", "https"):
+            # by day one of them for each target; the proxy of both is the same
+            for scheme in ("http", "https") if EVERY_VECTOR else (("http", "https")[number % 2],):
                 path = f"/{scheme}{number}"
                 status = statuses[number % len(statuses)]
                 site.paths[path] = redirect(f"{scheme}://{target}:{trap.port}/", status)

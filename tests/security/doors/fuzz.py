@@ -20,6 +20,8 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 CASES = int(os.environ.get("CHOIR_TEST_FUZZ_CASES", "60"))
+EVERY_CASE = "CHOIR_TEST_FUZZ_CASES" in os.environ
+"""Whether this is `make nightly`."""
 HUNG_AFTER_S = 60.0
 # of a route whose bucket is empty, so many refusals are waited out; its other cases stay refused
 WAITS = 10

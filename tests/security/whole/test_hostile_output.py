@@ -1,9 +1,9 @@
 """One hostile agent, and every command of choirctl that could show what it wrote.
 
-The agent, its user, its repository and a log hold each kind of text that steers a terminal or hides. Every
-command is then run in a pipe, with --json and on a terminal. The commands are those of choirctl itself and of
-the command table, so a new one is run without a line here; only an argument of a new kind has to be named in
-`VALUES`.
+The agent, its user, its repository and a log hold each kind of text that steers a terminal or hides. Commands
+are then run in a pipe, with --json and on a terminal: in `make test` those that show most of it, in `make
+nightly` every one. The commands are those of choirctl itself and of the command table, so a new one is run
+without a line here; only an argument of a new kind has to be named in `VALUES`.
 """
 
 import json
@@ -188,6 +188,20 @@ SHOW_IT = {
     "collection list", "tool list", "tool try",
 }  # fmt: skip
 
+SAMPLE = SHOW_IT | {
+    "agent status", "approval list", "config diff", "doctor", "hook deliveries", "memory audit",
+    "operation show", "person show", "schedule list", "session list", "session show", "skill show", "status",
+    "workspace list",
+}  # fmt: skip
+"""What `make test` runs: each kind of view, and everything that shows a text as it was written."""
+
+
+def sampled(commands: list[Command]) -> list[object]:
+    """Return a test's parameters, and mark all but the sample for `make nightly`."""
+    return [
+        it if it.name in SAMPLE else pytest.param(it, marks=pytest.mark.nightly) for it in commands
+    ]
+
 
 def read_commands() -> list[Command]:
     """Return every command of choirctl, those that end something last."""
@@ -355,8 +369,7 @@ def words_for(command: Command, hostile: Hostile) -> tuple[str, ...]:
     """Return what runs a command."""
     given: tuple[Value, ...] | None = SPECIAL.get(command.name)
     if given is None:
-        missing = {*command.arguments, *(name for _, name in command.options)} - VALUES.keys()
-        assert not missing, f"say in VALUES what {', '.join(missing)} of `{command.name}` is"
+        check_values(command)
         given = tuple(VALUES[name] for name in command.arguments)
     options = tuple(
         word for flag, name in command.options for word in (flag, VALUES[name](hostile))
@@ -364,6 +377,12 @@ def words_for(command: Command, hostile: Hostile) -> tuple[str, ...]:
     hostile.runs += 1
     more = MORE.get(command.name, ())
     return (*command.words, *(value(hostile) for value in given), *options, *more)
+
+
+def check_values(command: Command) -> None:
+    """Fail if nobody said what a command that takes arguments is given."""
+    missing = {*command.arguments, *(name for _, name in command.options)} - VALUES.keys()
+    assert not missing, f"say in VALUES what {', '.join(missing)} of `{command.name}` is"
 
 
 def hidden_in(text: str) -> set[str]:
@@ -395,6 +414,14 @@ def check_in_pipe(hostile: Hostile, command: Command) -> None:
         assert SPELLED not in data.stdout, "data says what was written, not how it is shown"
 
 
+def test_each_command_has_values_for_make_nightly() -> None:
+    commands = read_commands()
+    for command in commands:
+        if command.name not in SPECIAL:
+            check_values(command)
+    assert {command.name for command in commands} >= SAMPLE
+
+
 @pytest.mark.parametrize("typed", nightly_but_every(3, read_typed()))
 def test_nothing_a_command_of_a_conversation_answers_can_steer_the_terminal(
     hostile: Hostile, typed: str
@@ -405,7 +432,7 @@ def test_nothing_a_command_of_a_conversation_answers_can_steer_the_terminal(
 
 @pytest.mark.parametrize(
     "command",
-    nightly_but_every(3, [it for it in read_commands() if it.name not in LAST]),
+    sampled([it for it in read_commands() if it.name not in LAST]),
     ids=lambda command: command.name,
 )
 def test_nothing_a_command_prints_in_a_pipe_or_as_json_can_steer_a_terminal(
@@ -414,7 +441,7 @@ def test_nothing_a_command_prints_in_a_pipe_or_as_json_can_steer_a_terminal(
     check_in_pipe(hostile, command)
 
 
-@pytest.mark.parametrize("command", read_commands(), ids=lambda command: command.name)
+@pytest.mark.parametrize("command", sampled(read_commands()), ids=lambda command: command.name)
 def test_nothing_a_command_prints_can_steer_the_terminal(
     hostile: Hostile, command: Command
 ) -> None:

@@ -242,9 +242,9 @@ async def test_progress_is_shown_and_extends_the_deadline_and_the_workspace_is_a
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
-        ("hang", "did not answer within 1 s"),
         ("exit", "no configuration file"),
-        ("line", "more than 8000000 bytes"),
+        pytest.param("hang", "did not answer within 1 s", marks=pytest.mark.nightly),
+        pytest.param("line", "more than 8000000 bytes", marks=pytest.mark.nightly),
     ],
 )
 async def test_a_server_that_cannot_start_is_named_with_the_reason(

@@ -21,7 +21,6 @@ from tests.service.browser.acting import kill_chromium, named_below
 from tests.support.bus import BUS_KEY
 from tests.support.chromium import needs_chromium
 from tests.support.confined_browser import confined_browser
-from tests.support.nightly import nightly_from
 from tests.support.service_process import ServiceProcess, running_bus_server
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
@@ -139,15 +138,6 @@ async def test_an_error_page_is_a_page_and_says_its_status(
     assert (await read(browser, f"{site.url}/none")).status == 404
 
 
-async def test_chromium_starts_with_the_first_page_and_not_before(
-    own_browser: NatsBrowserClient, worker: ServiceProcess, site: Site
-) -> None:
-    assert chromium_of(worker) == []
-    site.paths["/"] = html("hello there")
-    await read(own_browser, site.url)
-    assert chromium_of(worker)
-
-
 async def test_agents_do_not_share_cookies_and_a_closed_context_forgets(
     browser: NatsBrowserClient, site: Site
 ) -> None:
@@ -216,12 +206,14 @@ async def test_what_is_no_page_is_said_plainly(browser: NatsBrowserClient, site:
         await read(browser, "http://no-such-name.invalid/")
 
 
-async def test_a_killed_chromium_is_replaced_at_the_next_call(
+async def test_chromium_starts_with_the_first_page_is_replaced_when_killed_and_ends_with_its_worker(
     own_browser: NatsBrowserClient, worker: ServiceProcess, site: Site
 ) -> None:
+    assert chromium_of(worker) == []
     site.paths["/"] = html("still here")
     site.paths["/slow"] = Answer(b"slow", delay_s=300)
     await read(own_browser, site.url)
+    assert chromium_of(worker)
     async with asyncio.TaskGroup() as group:
         under_way = group.create_task(expect_crash(own_browser, f"{site.url}/slow"))
         async with asyncio.timeout(60):
@@ -231,6 +223,11 @@ async def test_a_killed_chromium_is_replaced_at_the_next_call(
         kill_chromium(psutil.Process(worker.process.pid))
         await under_way
     assert "still here" in (await read(own_browser, site.url)).text
+    left = chromium_of(worker)
+    assert left
+    await worker.kill()
+    _, alive = await asyncio.to_thread(psutil.wait_procs, left, 60)
+    assert alive == []
 
 
 async def expect_crash(browser: NatsBrowserClient, url: str) -> None:
@@ -251,15 +248,15 @@ async def test_many_pages_of_many_agents_load_at_once(
     assert texts == [f"page number {number}" for number in range(12)]
 
 
-@pytest.mark.parametrize("way", nightly_from(1, ["kill", "stop"]))
-async def test_no_chromium_outlives_the_worker(
-    own_browser: NatsBrowserClient, worker: ServiceProcess, site: Site, way: str
+@pytest.mark.nightly  # the test above ends with a worker that is killed
+async def test_no_chromium_outlives_a_worker_that_is_stopped(
+    own_browser: NatsBrowserClient, worker: ServiceProcess, site: Site
 ) -> None:
     site.paths["/"] = html("hello there")
     await read(own_browser, site.url)
     left = chromium_of(worker)
     assert left
-    await (worker.stop() if way == "stop" else worker.kill())
+    await worker.stop()
     _, alive = await asyncio.to_thread(psutil.wait_procs, left, 60)
     assert alive == []
 

@@ -23,7 +23,7 @@ from tests.support.chromium import needs_chromium
 
 pytestmark = needs_chromium
 
-ROUNDS = 15 if os.environ.get("CHOIR_TEST_EVERY_CUT") == "1" else 2
+ROUNDS = 15 if os.environ.get("CHOIR_TEST_EVERY_CUT") == "1" else 1
 PAGE = html("<p>a page to read</p>", "Page")
 
 

@@ -1,24 +1,17 @@
 """`choirctl collection` on a whole Choir: bring documents, find them, take them away."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.service.memory import documents
 from tests.support.shell import ChoirctlRunner
-from tests.support.stack import EmbeddedStack, running_stack
+from tests.support.stack import EmbeddedStack
 
 pytestmark = pytest.mark.timeout(600)
 
 MANUAL = "# Boiler\n## Pressure\nKeep it between 1 and 2 bar.\n## Bleeding\nOpen the valve.\n"
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[EmbeddedStack]:
-    with running_stack() as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,6 @@ from choir_common.wire.config_schema import config_reference, config_schema
 from tests.support.ports import free_port
 from tests.support.preloaded_choirctl import run_choirctl
 from tests.support.stack import EmbeddedStack, running_stack
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[EmbeddedStack]:
-    with running_stack() as running:
-        yield running
 
 
 def call(stack: EmbeddedStack, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -102,6 +95,7 @@ def test_a_slip_in_the_secrets_locks_nobody_out_of_what_runs(stack: EmbeddedStac
         path.write_text(whole)
 
 
+@pytest.mark.nightly  # tests/unit/local/test_config_names.py has what memory is told
 def test_the_embedding_model_of_config_json_is_the_one_that_memory_starts_with() -> None:
     port = free_port()
     section = {

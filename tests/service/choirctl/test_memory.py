@@ -210,6 +210,7 @@ def test_a_memory_is_carried_to_another_agent_and_found_there_alike(
     assert state["unfinished_imports"] == []
 
 
+@pytest.mark.nightly  # the test above carries a memory
 async def test_the_memory_of_an_agent_that_has_lived_is_carried_whole_and_searched_alike(
     stack: EmbeddedStack, shell: ChoirctlRunner, tmp_path: Path
 ) -> None:

@@ -36,9 +36,21 @@ def read(shell: ChoirctlRunner, name: str) -> dict[str, Any]:
     return content
 
 
-def test_a_key_of_the_environment_is_missed_at_the_next_start_and_asked_for(
+def test_a_key_of_the_environment_is_offered_to_keep_once_missed_at_a_start_without_it_and_asked_for(
     shell: ChoirctlRunner,
 ) -> None:
+    question = "Store the key of gpt-5-mini"
+    with run_on_terminal(shell, "up", "--detach", columns=200) as terminal:
+        terminal.until(question)
+        terminal.answer("n")
+        terminal.until("runs in the background")
+        assert terminal.end() == 0
+    assert "openai-key" not in read(shell, "secrets.json")
+    shell.succeeds("down")
+
+    with run_on_terminal(shell, "up", "--detach", columns=200) as terminal:
+        terminal.until("runs in the background")
+        assert question not in terminal.shown
     started = shell.data("up", "--detach")
     # the scripted model does not run beside a real one
     assert "rehearsal" not in started["children"] and "gpt-5-mini" in started["model"]
@@ -55,22 +67,8 @@ def test_a_key_of_the_environment_is_missed_at_the_next_start_and_asked_for(
         terminal.answer("sk-again")
         terminal.until("runs in the background")
         assert terminal.end() == 0
-        assert "sk-again" not in terminal.shown
+        assert "sk-again" not in terminal.shown and question not in terminal.shown
     assert read(shell, "secrets.json")["openai-key"] == "sk-again"
     # its key alone would lead to OpenAI's own address
     endpoint = read(shell, "config.json")["models"]["default"]["endpoint"]
     assert endpoint == shell.env["OPENAI_BASE_URL"]
-
-
-def test_a_first_start_on_a_terminal_offers_to_keep_the_key_once(shell: ChoirctlRunner) -> None:
-    question = "Store the key of gpt-5-mini"
-    with run_on_terminal(shell, "up", "--detach", columns=200) as terminal:
-        terminal.until(question)
-        terminal.answer("n")
-        terminal.until("runs in the background")
-        assert terminal.end() == 0
-    assert "openai-key" not in read(shell, "secrets.json")
-    shell.succeeds("down")
-    with run_on_terminal(shell, "up", "--detach", columns=200) as terminal:
-        terminal.until("runs in the background")
-        assert question not in terminal.shown

@@ -1,20 +1,13 @@
 """Every noun of choirctl on a whole Choir: what is listed, shown, chosen and decided, with its exit codes."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.preloaded_choirctl import run_choirctl
-from tests.support.stack import EmbeddedStack, running_stack
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[EmbeddedStack]:
-    with running_stack() as running:
-        yield running
+from tests.support.stack import EmbeddedStack
 
 
 def data(stack: EmbeddedStack, *args: str) -> Any:
@@ -72,6 +65,7 @@ def test_a_voice_is_listed_and_shown_and_one_that_is_not_there_is_refused(
     assert code(stack, "voice", "set", "main", "calm")[0] == 2
 
 
+@pytest.mark.nightly  # test_every_command.py restarts one
 def test_an_agent_is_restarted_with_what_it_holds(stack: EmbeddedStack) -> None:
     before = data(stack, "agent", "status", "main")
     after = data(stack, "agent", "restart", "main")
@@ -95,6 +89,7 @@ def test_help_in_an_admins_conversation_lists_what_admins_may(stack: EmbeddedSta
     assert "/agent list" in help_text and "/workspace reset" in help_text
 
 
+@pytest.mark.nightly  # test_config_and_secrets.py does it
 def test_the_configuration_is_loaded_compared_and_applied(stack: EmbeddedStack) -> None:
     file = stack.home / "config.json"
     config = json.loads(file.read_text())

@@ -16,15 +16,9 @@ import pytest
 from tests.support.home import make_short_directory
 from tests.support.ports import free_port
 from tests.support.preloaded_choirctl import CHOIRCTL, run_choirctl
-from tests.support.stack import EmbeddedStack, running_stack
+from tests.support.stack import EmbeddedStack
 
 STOP_WITHIN_S = 70
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[EmbeddedStack]:
-    with running_stack() as running:
-        yield running
 
 
 @pytest.fixture
@@ -117,22 +111,6 @@ def test_status_shows_what_is_at_work_and_each_part_with_v(stack: EmbeddedStack)
     text, more = stack.run("status"), stack.run("status", "-v")
     assert "main" in text and "Choir is ready. Model:" in text and "\x1b" not in text
     assert "PART" not in text and "PART" in more and "postgres" in more
-
-
-def test_a_shell_completes_the_names_there_are(stack: EmbeddedStack) -> None:
-    session = newest_session(stack)
-    for words, expected in (
-        ("choirctl agent status ", "main"),
-        ("choirctl session show ", session),
-        ("choirctl model set main --llm ", "default"),
-    ):
-        done = call_program(
-            home=stack.home,
-            _CHOIRCTL_COMPLETE="complete_bash",
-            COMP_WORDS=words,
-            COMP_CWORD=str(len(words.split())),
-        )
-        assert expected in done.stdout.split(), (words, done.stderr)
 
 
 def test_an_agent_stops_and_starts(stack: EmbeddedStack) -> None:
@@ -243,34 +221,36 @@ def test_doctor_fails_when_others_can_read_the_secrets(home: Path) -> None:
     assert "chmod 600" in checks["secrets"]["detail"]
 
 
-def test_down_leaves_open_work_to_the_next_start_and_tells_who_still_waits() -> None:
-    with running_stack() as stack:
-        waiting = subprocess.Popen(
-            [CHOIRCTL, "chat", "-m", "#delay=60000 think long"],
-            env={**os.environ, "CHOIR_HOME": str(stack.home)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        session = newest_session(stack)
-        deadline = time.monotonic() + 120
-        while "user_msg" not in stack.run("session", "events", session):
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
-        stack.run("down")
-        _, words = waiting.communicate(timeout=300)
-        told = " ".join(words.split())
-        assert waiting.returncode == 1
-        assert "stopped before main answered" in told and "started again (`choirctl up`)" in told
-        stack.run("up", "--detach", "--port", str(stack.http_port))
-        [now] = json.loads(stack.run("session", "list", "--json"))
-        assert (now["session_id"], now["epoch"]) == (session, 2)
-        while "session_resumed" not in (events := stack.run("session", "events", session)):
-            assert now["status"] in ("starting", "active") and time.monotonic() < deadline + 120
-            time.sleep(0.5)
-        assert "session_suspended" in events and "session_abandoned" not in events
+def test_down_leaves_open_work_to_the_next_start_and_tells_who_still_waits(
+    stack: EmbeddedStack,
+) -> None:
+    waiting = subprocess.Popen(
+        [CHOIRCTL, "chat", "-m", "#delay=60000 think long"],
+        env={**os.environ, "CHOIR_HOME": str(stack.home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    session = newest_session(stack)
+    deadline = time.monotonic() + 120
+    while "think long" not in stack.run("session", "events", session):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    stack.run("down")
+    _, words = waiting.communicate(timeout=300)
+    told = " ".join(words.split())
+    assert waiting.returncode == 1
+    assert "stopped before main answered" in told and "started again (`choirctl up`)" in told
+    stack.run("up", "--detach", "--port", str(stack.http_port))
+    now = json.loads(stack.run("session", "list", "--json"))[0]
+    assert (now["session_id"], now["epoch"]) == (session, 2)
+    while "session_resumed" not in (events := stack.run("session", "events", session)):
+        assert now["status"] in ("starting", "active") and time.monotonic() < deadline + 120
+        time.sleep(0.5)
+    assert "session_suspended" in events and "session_abandoned" not in events
 
 
+@pytest.mark.nightly  # test_talk.py runs `up` in the foreground
 def test_up_in_the_foreground_shows_one_screen_and_stops_at_a_signal(
     home: Path, tmp_path: Path
 ) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.nightly import nightly_but_every, nightly_from
-from tests.support.preloaded_choirctl import CHOIRCTL
+from tests.service.choirctl.conftest import SharedStack
+from tests.support.nightly import nightly_from
+from tests.support.preloaded_choirctl import CHOIRCTL, run_choirctl
 from tests.support.shell import ChoirctlRunner
-from tests.support.stack import EmbeddedStack, running_stack
+from tests.support.stack import EmbeddedStack
 from tests.support.terminal import run_on_terminal
 
 ESCAPE = "\x1b["
@@ -21,10 +22,12 @@ STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[EmbeddedStack]:
-    with running_stack() as running:
-        running.run("chat", "-m", "hello")
-        yield running
+def stack(shared_stack: SharedStack) -> Iterator[EmbeddedStack]:
+    running = shared_stack.get()
+    running.run("chat", "-m", "hello")
+    yield running
+    # this is the last of the files that share it
+    shared_stack.close()
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +78,14 @@ def test_colours_are_shown_on_a_terminal_unless_they_are_not_wanted(shell: Choir
 
 @pytest.mark.parametrize(
     "line",
-    nightly_but_every(
+    nightly_from(
         2,
         [
             "choirctl session events SESSION --follow | head -1",
+            "choirctl status >&-",
             "choirctl session events SESSION --json | head -1",
             "choirctl config schema | head -1",
             "choirctl logs choird --no-follow | head -1",
-            "choirctl status >&-",
         ],
     ),
 )
@@ -202,11 +205,17 @@ def test_a_database_is_replaced_only_when_that_is_confirmed(
     ("words", "expected"),
     [
         ("agent stat", "status"),
-        ("agent status ", "main"),
-        ("workspace reset ", "main"),
-        ("logs ch", "choird"),
-        ("agent start main --workspace ", "main"),
         ("session show ", "SESSION"),
+        *(
+            pytest.param(*it, marks=pytest.mark.nightly)
+            for it in (
+                ("agent status ", "main"),
+                ("workspace reset ", "main"),
+                ("logs ch", "choird"),
+                ("agent start main --workspace ", "main"),
+                ("model set main --llm ", "default"),
+            )
+        ),
     ],
 )
 def test_shells_complete_what_there_is(
@@ -248,5 +257,5 @@ def test_everything_that_is_data_is_json(shell: ChoirctlRunner, session: str) ->
         ("session", "show", session),
         ("model", "get", "main"),
     ):
-        done = run_in_bash(shell, f"choirctl {' '.join(words)} --json 2>&1")
-        json.loads(done.stdout)
+        done = run_choirctl(*words, "--json", home=shell.home, env=shell.env)
+        json.loads(done.stdout + done.stderr)

@@ -127,6 +127,7 @@ async def test_a_step_that_fails_leaves_the_schema_as_it_was() -> None:
         assert await stamp_of(database, "s") is None
 
 
+@pytest.mark.nightly  # tests/faults/test_cuts.py cuts a migration at many lines
 async def test_a_process_killed_in_the_middle_leaves_the_schema_as_it_was() -> None:
     async with running_postgres() as server, open_database(server.dsn) as database:
         await leave_as_a_release_did(database, "s", CONTROL[:1])

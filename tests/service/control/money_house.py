@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -126,12 +126,16 @@ def _bill(name: str, usage: Usage) -> Decimal:
 
 @contextlib.asynccontextmanager
 async def money_house(
-    world: World, make_memory: MakeMemory, edit: Edit = lambda config: None
+    world: World,
+    make_memory: MakeMemory,
+    edit: Edit = lambda config: None,
+    names: Collection[str] = (),
 ) -> AsyncIterator[House]:
-    """Start all of it; `edit` changes config.json before."""
-    kinds = every_provider()
+    """Start all of it; `edit` changes config.json before, and `names` are the providers if not all."""
+    kinds = {name: kind for name, kind in every_provider().items() if not names or name in names}
     keys = {name: f"sk-canary-{name}-7f3a91" for name in (*kinds, "memory", "embedding", "speech")}
-    keys["ollama"] = ""
+    if "ollama" in kinds:
+        keys["ollama"] = ""
     async with contextlib.AsyncExitStack() as stack:
         providers = {
             name: await stack.enter_async_context(run_provider(kind(key=keys[name])))

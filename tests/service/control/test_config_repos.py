@@ -113,6 +113,7 @@ async def test_a_new_commit_says_which_files_of_which_agents_and_what_to_do(
     assert (await world.get("/v1/config/diff")).json()["repos"] == []
 
 
+@pytest.mark.nightly  # the test above tells whose files changed
 async def test_agents_at_different_commits_of_the_global_repository_are_told_apart(
     world: World, shared: GitRepository, own: GitRepository
 ) -> None:

@@ -15,7 +15,6 @@ from choir_common.wire.config_schema import config_schema
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_process import spawn
 from tests.service.control.world import MODEL_KEY, World, a_config, until
-from tests.support.nightly import nightly_from
 
 
 def edit(world: World, change: Callable[[dict[str, Any]], object]) -> None:
@@ -339,9 +338,8 @@ async def until_serving(world: World, process: Process) -> None:
     await until(ready, 60)
 
 
-@pytest.mark.parametrize(
-    "cut", nightly_from(1, ["while the version is stored", "right after it is stored"])
-)
+@pytest.mark.nightly  # tests/faults/test_cuts.py cuts an apply at many lines
+@pytest.mark.parametrize("cut", ["while the version is stored", "right after it is stored"])
 async def test_killed_in_the_middle_of_an_apply_there_is_the_old_one_or_the_new_one(
     stopped: World, dsn: str, cut: str
 ) -> None:

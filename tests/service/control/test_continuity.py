@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +23,7 @@ from tests.service.control.rolling import ended
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World, until
 from tests.service.images.forge import a_skill
+from tests.support.nightly import nightly_from
 from tests.support.repositories import GitRepository
 
 Message = dict[str, Any]
@@ -117,10 +118,17 @@ async def stop_and_start(world: World) -> None:
         assert answer.status_code == 200, answer.text
 
 
+Way = Callable[[World], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    "ways",
+    nightly_from(1, [(down_and_up,), (restart, stop_and_start, down_and_up)]),
+    ids=["down", "all"],
+)
 async def test_after_every_kind_of_stop_the_prompt_goes_on_as_after_a_kill(
-    home: World, model: RecordingModel
+    home: World, model: RecordingModel, ways: tuple[Way, ...]
 ) -> None:
-    ways = [restart, stop_and_start, down_and_up]
     await pid_of(home)
     await ask(home, 1)
     await ask(home, 2)
@@ -141,6 +149,7 @@ async def test_after_every_kind_of_stop_the_prompt_goes_on_as_after_a_kill(
         assert (await home.verify(session["session_id"]))["ok"]
 
 
+@pytest.mark.nightly  # test_rollout.py updates and is replaced, the test above goes on
 async def test_an_update_a_failed_one_and_its_rollback_keep_the_conversation(
     home: World, model: RecordingModel
 ) -> None:

@@ -14,6 +14,7 @@ from choir_control.log.retention import content_eraser
 from choir_control.log.retention.reset_store import SessionReset, SessionResetStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_continuity import RecordingModel, serving
+from tests.service.control.test_ledger import costs
 from tests.service.control.test_memory_modes import tables_with
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World, a_config, until
@@ -76,12 +77,18 @@ async def until_erased(world: World, session_id: str) -> None:
     assert "question" not in gone.text
 
 
-async def test_a_reset_asks_then_starts_again_without_what_was_said(
+async def test_a_reset_asks_then_starts_again_with_the_rolling_summary_alone(
     home: World, model: RecordingModel
 ) -> None:
-    await ask(home, 1)
+    model.rolling_summary = "They spoke of the blue house."
+    for number in (1, 2, 3):
+        await ask(home, number)
     (first,) = await sessions(home)
     await home.say("/inject also question 1", "i1")
+    await home.say("/compact", "c1")
+    await until(lambda: is_compacted(home, first))
+    used = await calls_of(home, first)
+    assert used >= 3
     asked = await home.say("/reset", "r1")
     assert "starts again" in asked.note and "Reply yes" in asked.note
     assert await sessions(home) == [first], "a question changes nothing"
@@ -89,33 +96,21 @@ async def test_a_reset_asks_then_starts_again_without_what_was_said(
     assert "has started again" in done.note or "being erased" in done.note
     await until(lambda: has_sessions(home, 2))
     await pid_of(home)
-    await home.say("question 2", "u2")
-    await until(lambda: has_prompts(model, 2))
-    assert "question 2" in read(model) and "question 1" not in read(model)
-    await until_erased(home, first)
-    # nor in stored messages, in a typed command or in memory
-    assert await tables_with(home.database, "question 1") == []
-
-
-async def test_the_rolling_summary_survives_a_reset_and_is_in_the_next_prompt(
-    home: World, model: RecordingModel
-) -> None:
-    model.rolling_summary = "They spoke of the blue house."
-    for number in (1, 2, 3):
-        await ask(home, number)
-    (first,) = await sessions(home)
-    await home.say("/compact", "c1")
-    await until(lambda: is_compacted(home, first))
-    asked = await home.say("/reset", "r1")
-    assert "Reply yes" in asked.note
-    await home.say("yes", "r2")
-    await until(lambda: has_sessions(home, 2))
-    await pid_of(home)
     await home.say("question 4", "u4")
     await until(lambda: has_prompts(model, 4))
     assert "question 4" in read(model) and "blue house" in read(model)
     assert all(f"question {number}" not in read(model) for number in (1, 2, 3))
     await until_erased(home, first)
+    # nor in stored messages, in a typed command or in memory
+    assert await tables_with(home.database, "question 1") == []
+    # what the calls have used stays known, without any content
+    assert await calls_of(home, first) >= used
+
+
+async def calls_of(world: World, session_id: str) -> int:
+    """Return how many calls of a model the ledger has of a session."""
+    lines = (await costs(world, by="session")).lines
+    return sum(line.calls for line in lines if line.group == session_id)
 
 
 async def is_compacted(world: World, session_id: str) -> bool:
@@ -155,10 +150,11 @@ async def test_a_period_is_forgotten_and_the_conversation_goes_on_with_the_rest(
     await until_erased(home, first)
 
 
-async def test_what_is_forgotten_from_chat_is_shown_first_and_gone_from_memory(
+async def test_what_is_forgotten_is_shown_first_and_erased_for_who_may_if_nothing_has_changed(
     home: World,
 ) -> None:
     path = "/v1/agents/main/memory"
+    await check_who_may_erase(home)
     await home.post(f"{path}/documents", json={"text": "The safe opens with 4711.", "key": "safe"})
     nothing = await home.say("/forget an unknown thing", "f0")
     assert "contains nothing of it" in nothing.note
@@ -172,9 +168,11 @@ async def test_what_is_forgotten_from_chat_is_shown_first_and_gone_from_memory(
     done = await home.say("yes", "f4")
     assert "Erased: 1 note from the memory of main." in done.note
     assert (await home.get(f"{path}/documents/safe")).status_code == 404
+    await check_an_old_preview(home)
 
 
-async def test_only_an_admin_or_the_agents_own_user_may_erase(home: World) -> None:
+async def check_who_may_erase(home: World) -> None:
+    """Only an admin, or the agent's own user, may erase."""
     # `second` is the conversation of `other`; `never` is that of an admin
     refused = await home.say("/reset all never", "x1", dm="second")
     assert "not expected" in refused.note
@@ -184,7 +182,8 @@ async def test_only_an_admin_or_the_agents_own_user_may_erase(home: World) -> No
     assert "no conversation yet" in reset.note
 
 
-async def test_a_preview_that_is_out_of_date_erases_nothing(home: World) -> None:
+async def check_an_old_preview(home: World) -> None:
+    """A preview that is out of date erases nothing."""
     path = "/v1/agents/main/memory"
     await home.post(f"{path}/documents", json={"text": "Porto", "key": "one"})
     shown = (await home.post(f"{path}/forget", json={"words": "porto"})).json()

@@ -48,6 +48,8 @@ async def test_every_flipped_bit_of_a_stored_log_is_found(world: World, agent: A
     assert world.control is not None
     verifier, session = world.control.services.log.audit.verifier, agent.spec.session_id
     rev, head, flips = 3, agent.head, 0
+    # by day every third, which meets each bit of a byte; every one in `make nightly`
+    step = 1 if len(machine_runs()) > 1 else 3
 
     async def found() -> bool:
         verdict = await verifier.verify(session, head)
@@ -71,7 +73,7 @@ async def test_every_flipped_bit_of_a_stored_log_is_found(world: World, agent: A
     for column in TEXT_COLUMNS:
         read = f"SELECT {column}::text FROM choir_control.session_events WHERE session_id = $1 AND rev = $2"
         whole = str(await world.database.fetchval(read, session, rev))
-        for bit in range(len(whole.encode()) * 8):
+        for bit in range(0, len(whole.encode()) * 8, step):
             damaged = bytearray(whole.encode())
             damaged[bit // 8] ^= 1 << bit % 8
             try:
@@ -90,4 +92,4 @@ async def test_every_flipped_bit_of_a_stored_log_is_found(world: World, agent: A
             assert await put("rev", rev)
     assert (await verifier.verify(session, head)).ok
     print(f"{flips} bits flipped, all found")
-    assert flips > 1_000
+    assert flips > 1_000 // step

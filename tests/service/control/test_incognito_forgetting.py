@@ -18,7 +18,6 @@ from tests.service.control.test_memory_modes import (
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.test_suspended import apply, edit
 from tests.service.control.world import World, until
-from tests.support.nightly import nightly_from
 
 __all__ = ["home", "make_memory", "model"]
 pytestmark = pytest.mark.timeout(600)
@@ -40,7 +39,8 @@ async def carry_out(world: World, path: str, **body: object) -> dict[str, Any]:
     return shown
 
 
-@pytest.mark.parametrize("kind", nightly_from(1, ["history", "all"]))
+@pytest.mark.nightly  # test_forgetting.py resets, and test_memory_modes.py erases what was said incognito
+@pytest.mark.parametrize("kind", ["history", "all"])
 async def test_a_reset_incognito_erases_at_once_and_continues_neither_conversation(
     home: World, model: RecordingModel, kind: str
 ) -> None:

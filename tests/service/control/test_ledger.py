@@ -100,6 +100,7 @@ class Provider:
         return output(prompt, completion, cached_tokens=cached, cache_write_tokens=written)
 
 
+@pytest.mark.nightly  # test_money_kills.py kills real ones
 async def test_a_days_ledger_equals_the_providers_count_although_agents_are_killed(
     priced: World,
 ) -> None:

@@ -234,6 +234,7 @@ async def test_a_program_that_starts_commands_speaks_stdio(api: OpenAIWorld) -> 
     assert "CHOIR_CLIENT_TOKEN" in message
 
 
+@pytest.mark.nightly  # the tests above make its calls with the same SDK
 async def test_the_program_of_the_page_runs(api: OpenAIWorld) -> None:
     [program] = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     token = await api.add_client("notebook", scopes=ALL)

@@ -29,6 +29,7 @@ from choir_control.log.retention.reset_store import Carries, SessionReset, Sessi
 from tests.service.control.test_continuity import RecordingModel, serving
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World, until
+from tests.support.nightly import nightly_from
 
 CANARY = "zanzibarquokka"
 
@@ -307,6 +308,11 @@ async def test_what_is_said_incognito_is_nowhere_afterwards_and_the_hashes_verif
     await home.say(f"/inject {CANARY} again", "inject")
     assert await tables_with(home.database, CANARY)
     private = view["session_id"]
+    # it is never sent to memory
+    control = home.control
+    assert control is not None
+    pending = await control.services.log.archives.list_pending(0, 10, QuietTimes({}, 0.0))
+    assert private not in {session.session_id for session in pending}
     # an operator switched, so the user is told
     assert any("operator" in text and "incognito" in text for text in home.gateway.texts)
     # what was said before is still in the prompt, and the model knows that nothing is remembered
@@ -333,8 +339,25 @@ async def test_what_is_said_incognito_is_nowhere_afterwards_and_the_hashes_verif
     assert changed == [{"mode": "local", "previous": "incognito"}]
 
 
+async def restarted(home: World, model: RecordingModel, first: str) -> str:
+    """Restart the agent; return its next session, which continues the first and is incognito, too."""
+    assert (await home.post("/v1/agents/main/restart")).status_code == 200
+    await ask(home, "and now?")
+    assert CANARY in str(model.prompts[-1])
+    view = (await home.get("/v1/agents/main")).json()
+    second = str(view["session_id"])
+    assert second != first and view["memory_mode"] == "incognito"
+
+    async def first_erased() -> bool:
+        return (await home.verify(first))["erased_at"] is not None
+
+    await until(first_erased)
+    return second
+
+
+@pytest.mark.parametrize("restarts", nightly_from(1, [False, True]))
 async def test_a_crash_and_a_restart_keep_an_incognito_conversation_and_a_stop_ends_it(
-    home: World, model: RecordingModel
+    home: World, model: RecordingModel, restarts: bool
 ) -> None:
     first = (await switch(home, "incognito"))["session_id"]
     await ask(home, f"my secret is {CANARY}")
@@ -343,17 +366,7 @@ async def test_a_crash_and_a_restart_keep_an_incognito_conversation_and_a_stop_e
     assert CANARY in str(model.prompts[-1])
     assert (await home.get("/v1/agents/main")).json()["session_id"] == first
 
-    assert (await home.post("/v1/agents/main/restart")).status_code == 200
-    await ask(home, "and now?")
-    assert CANARY in str(model.prompts[-1])
-    view = (await home.get("/v1/agents/main")).json()
-    second = view["session_id"]
-    assert second != first and view["memory_mode"] == "incognito"
-
-    async def first_erased() -> bool:
-        return (await home.verify(first))["erased_at"] is not None
-
-    await until(first_erased)
+    second = await restarted(home, model, first) if restarts else first
     for verb in ("stop", "start"):
         assert (await home.post(f"/v1/agents/main/{verb}", json={})).status_code == 200
     await until_erased(home, second)
@@ -362,18 +375,10 @@ async def test_a_crash_and_a_restart_keep_an_incognito_conversation_and_a_stop_e
     assert (await home.get("/v1/agents/main")).json()["memory_mode"] == "incognito"
 
 
-async def test_an_incognito_session_is_never_sent_to_memory(home: World) -> None:
-    session_id = (await switch(home, "incognito"))["session_id"]
-    control = home.control
-    assert control is not None
-    pending = await control.services.log.archives.list_pending(0, 10, QuietTimes({}, 0.0))
-    assert session_id not in {session.session_id for session in pending}
-    assert await control.services.log.archives.describe_backlog() == ""
-
-
-async def test_a_switch_is_refused_while_a_message_is_being_answered(
+async def test_commands_show_and_switch_mode_and_recall_but_not_while_a_message_is_being_answered(
     home: World, model: RecordingModel
 ) -> None:
+    await check_commands(home)
     model.hold = asyncio.Event()
     await home.say("think about it", "slow")
 
@@ -381,16 +386,15 @@ async def test_a_switch_is_refused_while_a_message_is_being_answered(
         return model.waiting > 0
 
     await until(thinking)
-    refused = await home.put("/v1/agents/main/memory/mode", json={"mode": "incognito"})
-    assert refused.status_code == 409 and "still local" in refused.text
+    refused = await home.put("/v1/agents/main/memory/mode", json={"mode": "local"})
+    assert refused.status_code == 409 and "still incognito" in refused.text
     model.hold.set()
     unknown = await home.put("/v1/agents/main/memory/mode", json={"mode": "secret"})
     assert unknown.status_code == 400 and "guest" in unknown.text
 
 
-async def test_the_commands_show_and_switch_mode_and_recall_in_a_conversation(
-    home: World,
-) -> None:
+async def check_commands(home: World) -> None:
+    """Show and switch mode and recall in a conversation, which is incognito afterwards."""
     assert "Memory: local, recall on." in (await home.say("/memory", "1")).note
     assert "recall off" in (await home.say("/recall off", "2")).note
     assert "recall off" in (await home.say("/status", "3")).note

@@ -9,15 +9,18 @@ import pytest
 from PIL import Image
 
 from choir_testing.providers.provider import Answer, Call, ErrorFault, FakeProvider, Usage
-from tests.service.control.money_house import EYE, SPEAKER, House, money_house
+from tests.service.control.money_house import BLIND, EYE, SPEAKER, House, money_house
 from tests.service.control.test_ledger import costs
 from tests.service.control.test_memory_modes import files_with, tables_with
 from tests.service.control.world import World, until
 from tests.service.memory.servers import MakeMemory, make_memory
+from tests.support.nightly import nightly_from
 
 __all__ = ["make_memory"]
 pytestmark = pytest.mark.timeout(600)
 CENT = Decimal("0.01")
+FEW = (SPEAKER, EYE, BLIND, "openrouter")
+"""Those that hear, see and do not see, and one that states its price; test_usage.py has each API's counts."""
 RESERVED = "SELECT count(*) FROM choir_control.budget_reservations WHERE"
 
 
@@ -81,12 +84,13 @@ async def until_settled(house: House) -> Decimal:
     return surplus[-1]
 
 
+@pytest.mark.parametrize("names", nightly_from(1, [FEW, ()]), ids=["few", "all"])
 async def test_the_ledger_of_a_day_equals_the_bills_of_all_apis_and_kinds(
-    stopped: World, make_memory: MakeMemory
+    stopped: World, make_memory: MakeMemory, names: tuple[str, ...]
 ) -> None:
     generator = random.Random(15)
     search = Call("choir_memory_query", {"store": "knowledge", "query": "green tea"})
-    async with money_house(stopped, make_memory) as house:
+    async with money_house(stopped, make_memory, names=names) as house:
         house.memory_model.default = Answer("leaves cup", usage=random_usage(generator))
         for name, provider in house.providers.items():
             provider.default = Answer("All is well.", usage=random_usage(generator, name))

@@ -22,7 +22,7 @@ from tests.service.control.world import MODEL_KEY, World, until
 from tests.support.nightly import nightly_from
 
 pytestmark = pytest.mark.timeout(600)
-MESSAGES = int(os.environ.get("CHOIR_TEST_MONEY_MESSAGES", "16"))
+MESSAGES = int(os.environ.get("CHOIR_TEST_MONEY_MESSAGES", "8"))
 AGENTS = {"main": "console", "other": "second"}
 # dollars per million tokens, so integers of micro-dollars per million
 INPUT, CACHED, OUTPUT = 3, 1, 15

@@ -31,6 +31,7 @@ VALUES ('gone', 1, 'main', 'usd_per_day', 1, now() - interval '500 days')
 """
 
 
+@pytest.mark.nightly  # test_forgetting.py erases and keeps the calls, test_memory_modes.py erases, too
 async def test_reset_forgetting_and_incognito_leave_the_amounts_and_no_content(
     home: World, model: RecordingModel
 ) -> None:

@@ -324,6 +324,7 @@ async def test_a_client_that_goes_away_gets_the_answer_later(api: OpenAIWorld) -
     assert api.agent.texts == ["slow"] * 2
 
 
+@pytest.mark.nightly  # the tests above make its calls with the same SDK
 async def test_the_program_of_the_page_runs(api: OpenAIWorld) -> None:
     [program] = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     token = await api.add_client("notebook")

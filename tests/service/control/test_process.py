@@ -11,6 +11,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 
 import httpx2
+import pytest
 
 from choir_common.wire.operator import HOST_LACKS
 from tests.service.control.world import OPERATOR_TOKEN, World, a_config, until
@@ -135,10 +136,6 @@ async def test_what_a_host_lacks_is_named_by_readyz_the_status_and_the_log(stopp
 
 async def test_a_config_that_does_not_fit_is_named_with_its_place(stopped: World) -> None:
     file = stopped.settings.config_file
-    file.unlink()
-    assert "choirctl init" in await refusal(stopped)
-    file.write_text("{")
-    assert str(file) in await refusal(stopped)
     config = a_config(stopped.home)
     config["agents"]["main"]["defaults"]["workspace"] = "nowhere"
     config["crash_detection_threshold_ms"] = 900
@@ -147,8 +144,16 @@ async def test_a_config_that_does_not_fit_is_named_with_its_place(stopped: World
     assert str(file) in where and effect == "Nothing was changed."
     assert workspace.startswith("- agents.main.defaults.workspace: ") and "'nowhere'" in workspace
     assert threshold.startswith("- crash_detection_threshold_ms: ")
-    config["surprise"] = 1
-    file.write_text(json.dumps(config))
+
+
+@pytest.mark.nightly  # the test above, and tests/unit/control/test_configuration.py for each kind of mistake
+async def test_a_config_that_is_missing_cut_or_strange_is_named(stopped: World) -> None:
+    file = stopped.settings.config_file
+    file.unlink()
+    assert "choirctl init" in await refusal(stopped)
+    file.write_text("{")
+    assert str(file) in await refusal(stopped)
+    file.write_text(json.dumps({**a_config(stopped.home), "surprise": 1}))
     assert "surprise" in await refusal(stopped)
 
 
@@ -167,5 +172,9 @@ async def test_a_taken_port_and_a_wrong_password_are_sentences(stopped: World) -
 async def test_other_machines_are_served_only_with_an_operator_token(stopped: World) -> None:
     stopped.secrets = stopped.secrets.model_copy(update={"operator_token": None})
     assert "operator token" in await refusal(stopped, CHOIR_HTTP_HOST="0.0.0.0")
+
+
+@pytest.mark.nightly  # the tests above have a value of config.json, and a port that is taken
+async def test_a_setting_of_the_environment_that_does_not_fit_is_named(stopped: World) -> None:
     assert "runtime" in await refusal(stopped, CHOIR_RUNTIME="vm")
     assert "http_port" in await refusal(stopped, CHOIR_HTTP_PORT="many")

@@ -1,5 +1,6 @@
 """What a starting agent is told: enough of its own log, or what the session before it left."""
 
+import pytest
 from pydantic import TypeAdapter
 
 from choir_common.wire.events import (
@@ -15,6 +16,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.rpc import HelloResponse, TerminateRequest
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
+from choir_control.log.eventlog import recovery_store
 from choir_control.log.signals.store import SignalStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World
@@ -58,17 +60,17 @@ async def test_a_log_without_a_snapshot_is_given_whole(world: World, agent: Agen
 
 
 async def test_a_window_out_of_bounds_is_answered_with_the_newest_events_and_the_snapshot(
-    world: World, agent: AgentHand
+    world: World, agent: AgentHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(5):
-        for number in range(900):
-            agent.say(f"{number}", kind="notice")
-        await agent.flush()
+    monkeypatch.setattr(recovery_store, "MAX_EVENTS", 400)
+    for number in range(450):
+        agent.say(f"{number}", kind="notice")
+    await agent.flush()
     agent.add(Snapshot(state={}, window_from=0), "session")
     await agent.flush()
     world.runtime.die("main")
     hello = await (await world.agent(starts=2)).hello()
-    assert len(hello.tail_events) == 4_000 and hello.tail_events[-1].type == "snapshot"
+    assert len(hello.tail_events) == 400 and hello.tail_events[-1].type == "snapshot"
 
 
 async def stop_and_start(

@@ -6,31 +6,28 @@ from tests.support.load import HttpConnection, LoadAgent, running_load, sample_e
 from tests.support.postgres import PASSWORD
 from tests.support.postgres_proxy import postgres_proxy
 
-BEATS = 200
+BEATS = 100
 MOST_EACH = 2
 
 
-async def test_a_heartbeat_with_events_costs_at_most_two_round_trips(dsn: str) -> None:
-    async with postgres_proxy(dsn) as proxy, running_load(3, proxy.dsn, PASSWORD) as crowd:
+async def test_heartbeats_cost_two_round_trips_at_most_and_share_them_when_they_come_at_once(
+    dsn: str,
+) -> None:
+    async with postgres_proxy(dsn) as proxy, running_load(30, proxy.dsn, PASSWORD) as crowd:
         before = proxy.round_trips
         for number in range(BEATS):
             member = crowd.members[number % len(crowd.members)]
             await member.send(member.beat([sample_event(number), sample_event(number)]))
         each = (proxy.round_trips - before) / BEATS
-    assert 1 <= each <= MOST_EACH
+        assert 1 <= each <= MOST_EACH
 
-
-async def test_heartbeats_of_many_that_come_at_once_share_round_trips(dsn: str) -> None:
-    async with postgres_proxy(dsn) as proxy, running_load(30, proxy.dsn, PASSWORD) as crowd:
         before = proxy.round_trips
         for number in range(10):
             beats = [(member, member.beat([sample_event(number)])) for member in crowd.members]
             await asyncio.gather(*(member.send(beat) for member, beat in beats))
         assert proxy.round_trips - before < 10 * len(crowd.members) / 2
 
-
-async def test_in_a_shared_statement_a_fork_is_refused_and_all_others_are_stored(dsn: str) -> None:
-    async with running_load(20, dsn, PASSWORD) as crowd:
+        # in a shared statement a fork is refused, and all others are stored
         forker, *others = crowd.members
         start = forker.head
         await forker.send(forker.beat([sample_event(1)]))

@@ -109,6 +109,8 @@ async def test_a_turn_that_is_open_at_a_stop_is_gone_on_with_by_the_next_start(
     hello = await again.hello()
     assert (again.spec.session_id, hello.epoch) == (agent.spec.session_id, 2)
     assert hello.tail_events[-1].type == "user_msg"
+    # it is not told to end again by the signal of the stop
+    assert (await again.next_signal()).body.kind == "user_message"
     again.say("done", answers=inbox_id)
     await again.flush()
     [_, text] = await world.delivered(2)

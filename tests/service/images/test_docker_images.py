@@ -119,6 +119,7 @@ async def test_the_base_is_built_only_when_the_global_repository_has_moved(
     assert client.containers.run(current.place, ["cat", "/base"], remove=True) == b"second\n"
 
 
+@pytest.mark.nightly  # test_prune.py has what stays
 async def test_old_images_are_removed_but_not_the_one_before_nor_one_in_use(
     forge: Forge, client: Any
 ) -> None:
@@ -148,6 +149,7 @@ async def test_old_images_are_removed_but_not_the_one_before_nor_one_in_use(
     )
 
 
+@pytest.mark.nightly  # test_build.py builds again what differs
 async def test_an_image_with_another_releases_agent_is_built_again(
     forge: Forge, client: Any
 ) -> None:
@@ -181,6 +183,7 @@ async def test_a_build_that_fails_says_why_and_leaves_the_old_image(forge: Forge
     assert forge.shelf.get_current("main") == first.image
 
 
+@pytest.mark.nightly  # test_build.py refuses and builds again
 async def test_an_image_that_was_removed_is_refused_and_built_again(
     forge: Forge, client: Any
 ) -> None:

@@ -82,6 +82,7 @@ def settings_for(home: Path) -> LocalSettings:
     return LocalSettings(home=home, model_source="rehearsal", http_port=0)
 
 
+@pytest.mark.nightly  # the tests below: each service takes the server that config.json names
 async def test_the_stack_keeps_everything_in_the_server_that_config_json_names(home: Path) -> None:
     services = [one for one in SERVICES if one.name in ("memory", "control")]
     async with running_postgres() as server:
@@ -100,6 +101,7 @@ async def test_the_stack_keeps_everything_in_the_server_that_config_json_names(h
     require_own_home(settings_for(home))
 
 
+@pytest.mark.nightly  # test_database.py restores, and the test below puts back schemas
 async def test_a_server_elsewhere_is_backed_up_and_restored_into_choirs_own(home: Path) -> None:
     """Its user is no superuser, as on a managed server, and has another name than Choir's own."""
     shell = ChoirctlRunner(home)

@@ -116,6 +116,7 @@ async def test_a_backup_restored_elsewhere_is_the_same_and_verifies(homes: Path)
     assert ctl(homes / "a", "db", "backup", str(file)).returncode == 5
 
 
+@pytest.mark.nightly  # test_retention.py verifies such a log, the test above restores
 async def test_a_log_that_retention_erased_does_not_stand_in_the_way_of_a_restore(
     homes: Path,
 ) -> None:
@@ -138,6 +139,7 @@ async def test_a_log_that_retention_erased_does_not_stand_in_the_way_of_a_restor
     assert json.loads(there.stdout) == {"sessions": 1, "events": 20, "kept": []}
 
 
+@pytest.mark.nightly  # test_home_backup.py keeps secrets out
 async def test_secrets_travel_only_when_they_are_asked_for(homes: Path) -> None:
     await fill(homes / "a", events=1)
     keys = load_keys(homes / "a" / "audit-keys.json").keys

@@ -50,6 +50,7 @@ async def test_hard_chinese_questions_are_answered_at_least_as_well_as_by_words_
     assert measured.turn_r5 >= HARD_CHINESE_R5, measured
 
 
+@pytest.mark.nightly  # the test above measures another collection
 async def test_dialogues_with_an_assistant_are_found_and_small_talk_brings_no_reminders() -> None:
     dialogues = DATA / "dialogues"
     english = next(one for one in read_dialogues(dialogues) if one.language == ENGLISH)

@@ -73,6 +73,7 @@ async def resident_mb(memory: MemoryProcess) -> int:
 
 async def test_it_finds_by_meaning_with_the_offline_model(make_memory: MakeMemory) -> None:
     memory = make_memory()
+    memory.is_fork = False
     await memory.start()
     assert await resident_mb(memory) <= 110, "the model was loaded before it was needed"
     await memory.client.upsert(write(1, "My daughter plays the violin in an orchestra."))
@@ -175,6 +176,7 @@ async def test_it_waits_for_a_bus_that_starts_later_and_says_what_it_waits_for(
     await until(lambda: idle(memory))
 
 
+@pytest.mark.nightly  # the test above waits for the bus
 async def test_it_stops_cleanly_while_it_still_waits(
     make_memory: MakeMemory, nats: EmbeddedNats
 ) -> None:
@@ -231,6 +233,7 @@ async def refused(memory: MemoryProcess) -> str:
     return memory.log.strip().splitlines()[-1]
 
 
+@pytest.mark.nightly  # test_new_model.py builds another
 async def test_another_model_is_built_beside_the_stored_one_which_serves_meanwhile(
     make_memory: MakeMemory,
 ) -> None:
@@ -264,6 +267,7 @@ async def test_another_model_is_built_beside_the_stored_one_which_serves_meanwhi
     await until(searches_vectors, 60)
 
 
+@pytest.mark.nightly  # test_new_model.py changes models
 async def test_the_model_may_be_changed_while_nothing_is_stored(make_memory: MakeMemory) -> None:
     memory = make_memory()
     await memory.start()
@@ -277,10 +281,22 @@ async def test_the_model_may_be_changed_while_nothing_is_stored(make_memory: Mak
     ("env", "complaint"),
     [
         ({"CHOIR_EMBEDDING_DIMENSIONS": "768"}, "CHOIR_EMBEDDING_ENDPOINT"),
-        ({"CHOIR_EMBEDDING_ENDPOINT": "ftp://x"}, "embedding_endpoint"),
-        ({"CHOIR_EMBEDDING_TICK_S": "soon"}, "embedding_tick_s"),
+        pytest.param(
+            {"CHOIR_EMBEDDING_ENDPOINT": "ftp://x"},
+            "embedding_endpoint",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            {"CHOIR_EMBEDDING_TICK_S": "soon"},
+            "embedding_tick_s",
+            marks=pytest.mark.nightly,
+        ),
         ({"CHOIR_SECRETS_FILE": "/nonexistent/secrets.json"}, "/nonexistent/secrets.json"),
-        ({"CHOIR_MEMORY_SOCKET": "/tmp/" + "x" * 120 + ".sock"}, "107"),
+        pytest.param(
+            {"CHOIR_MEMORY_SOCKET": "/tmp/" + "x" * 120 + ".sock"},
+            "107",
+            marks=pytest.mark.nightly,
+        ),
         ({"CHOIR_MEMORY_HTTP": "127.0.0.1:99999"}, "CHOIR_MEMORY_HTTP"),
     ],
 )

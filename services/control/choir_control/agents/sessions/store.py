@@ -250,6 +250,10 @@ class SessionStore:
                 ), freed AS (
                     DELETE FROM choir_control.leases AS l USING ended
                     WHERE l.session_id = ended.session_id
+                ), obeyed AS (
+                    UPDATE choir_control.signals AS s SET done_at = clock_timestamp() FROM ended
+                    WHERE s.session_id = ended.session_id AND s.done_at IS NULL
+                      AND s.body ->> 'kind' = 'shutdown'
                 )
                 SELECT session_id FROM ended
                 """,
