@@ -1,5 +1,6 @@
 """`/reset`, `/forget` and their routes: a real agent, a real memory, and what the model reads afterwards."""
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
@@ -8,8 +9,9 @@ from datetime import UTC, datetime
 import pytest
 
 from choir_common.http.client import make_client
-from choir_common.wire.rpc import HostToolRequest, HostToolResponse
+from choir_common.wire.rpc import HeartbeatRequest, HostToolRequest, HostToolResponse
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
+from choir_control.log.leases.store import Lease
 from choir_control.log.retention import content_eraser
 from choir_control.log.retention.reset_store import SessionReset, SessionResetStore
 from tests.service.control.agent_hand import AgentHand
@@ -148,6 +150,38 @@ async def test_a_period_is_forgotten_and_the_conversation_goes_on_with_the_rest(
     assert "question 1" in words and "answer 1" in words and "question 3" in words
     assert "question 2" not in words and "answer 2" not in words
     await until_erased(home, first)
+
+
+async def test_a_session_that_starts_meanwhile_copies_nothing_of_a_forgotten_period(
+    home: World, model: RecordingModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since = datetime.now(UTC).isoformat()
+    await ask(home, 1)
+    (first,) = await sessions(home)
+    assert home.control is not None
+    appender = home.control.services.log.appender
+    append, may_append = appender.append, asyncio.Event()
+
+    async def held(lease: Lease, request: HeartbeatRequest) -> int:
+        if lease.session_id != first:
+            await may_append.wait()
+        return await append(lease, request)
+
+    monkeypatch.setattr(appender, "append", held)
+    assert (await home.post("/v1/agents/main/restart")).is_success
+    await until(lambda: has_sessions(home, 2))
+    path = "/v1/agents/main/memory/forget"
+    shown = (await home.post(path, json={"since": since})).json()
+    assert shown["conversation"] == "rest" and shown["restarts"]
+    chosen = {"since": since, "expected_digest": shown["memory"]["digest"]}
+    done = (await home.post(path, json=chosen)).json()
+    assert done["memory"]["erased"]
+    may_append.set()
+    await until_erased(home, first)
+    await home.say("question 2", "u2")
+    await until(lambda: has_prompts(model, 2))
+    assert "question 2" in read(model) and "question 1" not in read(model)
+    assert await tables_with(home.database, "question 1") == []
 
 
 async def test_what_is_forgotten_is_shown_first_and_erased_for_who_may_if_nothing_has_changed(

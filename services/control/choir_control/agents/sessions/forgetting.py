@@ -210,8 +210,11 @@ class ForgetService:
         }
         if newest is None:
             return _Effects(resets=resets)
-        is_shown = newest.session_id in resets or await self._resets.has_copies_from(
-            newest.session_id, since, until
+        is_shown = (
+            newest.session_id in resets
+            or await self._resets.has_copies_from(newest.session_id, since, until)
+            # it is starting, and may have read what it will copy
+            or (newest.continues in resets and not await self._resets.has_begun(newest.session_id))
         )
         if not is_shown:
             return _Effects(resets=resets)

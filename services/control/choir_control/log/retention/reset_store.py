@@ -73,6 +73,10 @@ SELECT EXISTS (
       AND ($2::timestamptz IS NULL OR (payload ->> 'at')::timestamptz >= $2)
       AND ($3::timestamptz IS NULL OR (payload ->> 'at')::timestamptz < $3))
 """
+_HAS_BEGUN = """
+SELECT EXISTS (SELECT FROM choir_control.session_events
+               WHERE session_id = $1 AND type NOT IN ('session_started', 'carried_event'))
+"""
 _MESSAGES = """
 SELECT at::timestamptz AS at, CASE type WHEN 'user_msg' THEN 'user' ELSE 'agent' END AS sender,
        left(coalesce(payload ->> 'text', ''), 200) AS text, count(*) OVER () AS message_count
@@ -167,6 +171,10 @@ class SessionResetStore:
     ) -> bool:
         """Return whether a session begins with copies of events of this period."""
         return bool(await self._database.fetchval(_COPIES_FROM_PERIOD, session_id, since, until))
+
+    async def has_begun(self, session_id: str) -> bool:
+        """Return whether a session has copied what it continues, and has events of its own."""
+        return bool(await self._database.fetchval(_HAS_BEGUN, session_id))
 
     async def count_summary_chars(self, session_id: str) -> int:
         """Return the length of a session's reference summary."""
