@@ -171,8 +171,7 @@ for host in ('rehearsal:8080', 'control:9400', 'egress:9404', '169.254.169.254')
 def test_a_command_reaches_no_service_through_the_proxy(stack: ComposeStack) -> None:
     """Not even the model's server, which the agent itself reaches."""
     (stack.home / "workspaces" / "main" / "probe.py").write_text(PROXIED)
-    call = json.dumps({"command": "python3 probe.py"})
-    said = stack.run("chat", "-m", f"/tool choir.exec {call}")
+    said = stack.run("chat", "-m", "run the probe")
     for host in ("rehearsal:8080", "egress:9404", "169.254.169.254"):
         assert f"{host} 403" in said, said
     # the proxy shares no network with control, and does not know its name
