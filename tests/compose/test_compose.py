@@ -158,28 +158,6 @@ print(os.listdir('/sys/class/net'), [target for target in {targets!r} if reaches
     assert said.strip() == "['lo'] []"
 
 
-PROXIED = """
-import urllib.error, urllib.request
-for host in ('rehearsal:8080', 'control:9400', 'egress:9404', '169.254.169.254'):
-    try:
-        print(host, urllib.request.urlopen(f'http://{host}/livez', timeout=30).status)
-    except urllib.error.HTTPError as error:
-        print(host, error.code)
-"""
-
-
-def test_a_command_reaches_no_service_through_the_proxy(stack: ComposeStack) -> None:
-    """Not even the model's server, which the agent itself reaches."""
-    (stack.home / "workspaces" / "main" / "probe.py").write_text(PROXIED)
-    said = stack.run("chat", "-m", "run the probe")
-    for host in ("rehearsal:8080", "egress:9404", "169.254.169.254"):
-        assert f"{host} 403" in said, said
-    # the proxy shares no network with control, and does not know its name
-    assert "control:9400 502" in said, said
-    line = next(it for it in stack.compose("logs", "egress").splitlines() if "rehearsal" in it)
-    assert "choir.exec" in line and "refused" in line
-
-
 def test_no_secret_is_in_any_environment_or_command(stack: ComposeStack) -> None:
     names = (*PORTS, "setup")
     own = json.loads(
@@ -311,7 +289,6 @@ async def test_memory_outlives_the_containers(stack: ComposeStack) -> None:
         assert "oolong" in await user.asks("What do you recall about afternoon drinks?")
 
 
-@pytest.mark.nightly  # the stack above talks, too; this is the guide, a restore, and a key of the environment
 def test_up_alone_answers_the_first_hello() -> None:
     """As the guide says: up, then chat; with no .env and no home directory made before."""
     with running_containers(env={"COMPOSE_PROFILES": ""}) as stack:
@@ -319,6 +296,7 @@ def test_up_alone_answers_the_first_hello() -> None:
         assert "browser" not in stack.compose("ps", "--all", "--services").split()
         agents = json.loads(stack.run("agent", "list", "--json"))
         assert [agent["agent_id"] for agent in agents] == ["main"]
+        a_command_reaches_no_service_through_the_proxy(stack)
         # what setup finds it leaves alone, and the second `up` changes no container
         ids = set(stack.compose("ps", "--quiet").split())
         stack.compose("up", "--wait")
@@ -326,6 +304,29 @@ def test_up_alone_answers_the_first_hello() -> None:
         every_line_of_the_guide_works(stack)
         a_backup_is_restored(stack)
         a_key_and_an_address_of_the_environment_choose_the_model(stack)
+
+
+PROXIED = """
+import urllib.error, urllib.request
+for host in ('rehearsal:8080', 'control:9400', 'egress:9404', '169.254.169.254'):
+    try:
+        print(host, urllib.request.urlopen(f'http://{host}/livez', timeout=30).status)
+    except urllib.error.HTTPError as error:
+        print(host, error.code)
+"""
+
+
+def a_command_reaches_no_service_through_the_proxy(stack: ComposeStack) -> None:
+    """Not even the model's server, which the agent itself reaches."""
+    (stack.home / "workspaces" / "main" / "probe.py").write_text(PROXIED)
+    call = json.dumps({"command": "python3 probe.py"})
+    said = stack.run("chat", "-m", f"/tool choir.exec {call}")
+    for host in ("rehearsal:8080", "egress:9404", "169.254.169.254"):
+        assert f"{host} 403" in said, said
+    # the proxy shares no network with control, and does not know its name
+    assert "control:9400 502" in said, said
+    line = next(it for it in stack.compose("logs", "egress").splitlines() if "rehearsal" in it)
+    assert "choir.exec" in line and "refused" in line
 
 
 def in_control(stack: ComposeStack, *words: str) -> str:

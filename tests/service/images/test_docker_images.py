@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-import tarfile
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ def inside(client: Any, image: str, into: Path) -> Path:
     container = client.containers.create(image, ["true"])
     try:
         stream, _ = container.get_archive("/choir")
-        with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
-            archive.extractall(into, filter="tar")
+        into.mkdir()
+        subprocess.run(["tar", "-x", "-C", into], input=b"".join(stream), check=True)
     finally:
         container.remove(force=True)
     return into / "choir"

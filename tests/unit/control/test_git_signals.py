@@ -53,5 +53,5 @@ async def test_a_child_that_outlives_git_gets_the_signal_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # on a busy machine the shell that stands in for git needs time to end
-    monkeypatch.setattr(git_module, "CHILDREN_GRACE_S", 2)
+    monkeypatch.setattr(git_module, "CHILDREN_GRACE_S", 6)
     assert await cut_short(tmp_path, child_stays=True) == ["git", "child"]

@@ -81,7 +81,10 @@ class _ComposeCode:
         words = ("archive", "--format=tar", f"--output={archive}", code.new)
         await self._run("git", *words, cwd=self.directory)
         with tarfile.open(archive) as file:
-            file.extractall(self.extracted, filter="data")
+            if hasattr(tarfile, "data_filter"):
+                file.extractall(self.extracted, filter="data")
+            else:  # before Python 3.11.4; git archives no path outside of its tree
+                file.extractall(self.extracted)  # noqa: S202
         archive.unlink()
         return code
 
