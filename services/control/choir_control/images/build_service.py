@@ -182,6 +182,9 @@ class ImageBuildService:
             await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
         # the step that makes it the image of the next start
         await asyncio.to_thread(self._image_store.set_current, image)
+        if image == current:  # only the registry could tell
+            report.progress("up to date", 1.0)
+            return BuildResult(image, False, tuple(commits.warnings))
         await self._prune(agent_id, report)
         report.progress(f"built {image.version.image_version}", 1.0)
         log.info("image built", agent=agent_id, version=image.version.image_version)
