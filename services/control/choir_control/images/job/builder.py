@@ -158,8 +158,9 @@ class JobImageBuilder:
         if pod is not None:
             pod_name = str(pod["metadata"]["name"])
             await self._api.send_input(pod_name, FETCH, context, self._site.timeout_s)
-            pod = await self._wait(name, lambda pod: has_begun(pod, BUILD_STEP), START_S)
-        if pod is not None:
+            await self._wait(name, lambda pod: has_begun(pod, BUILD_STEP), START_S)
+            pod = await self._api.read_pod_of(name)
+        if pod is not None and has_begun(pod, BUILD_STEP):
             await self._report_log(name, str(pod["metadata"]["name"]), report)
         report.progress("finishing the image", 0.9)
         await self._wait(name, lambda _pod: False, self._site.timeout_s)
