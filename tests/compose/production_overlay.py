@@ -2,7 +2,7 @@
 
 What one node of Kubernetes 1.20 does not have is replaced, and nothing else: the images' registry (tags of
 this engine), the operator CloudNativePG (the trial's Postgres under its name), the storage class, the model's
-provider, and the newer versions of two APIs.
+provider, the newer versions of two APIs, and the reserved CPU time.
 """
 
 from typing import Any
@@ -35,6 +35,11 @@ Manifest = dict[str, Any]
 def on_this_cluster(overlay: str) -> list[Manifest]:
     """Return what kubectl renders, with older API versions and without the operator's object."""
     kept = [one for one in rendered(overlay) if one["apiVersion"] != OPERATOR]
+    for one in kept:
+        pod = one["spec"].get("template", {}).get("spec", {}) if "spec" in one else {}
+        for container in [*pod.get("containers", []), *pod.get("initContainers", [])]:
+            # two cores are too few to reserve what several nodes have, twice during an update
+            container["resources"]["requests"]["cpu"] = "10m"
     return [{**one, "apiVersion": OLDER.get(one["apiVersion"], one["apiVersion"])} for one in kept]
 
 

@@ -69,6 +69,10 @@ def update_all() -> int:
 @pytest.fixture
 def load(production: None) -> Iterator[ClusterLoad]:
     """Make a user, whose first message is answered."""
+    control = ("-n", NAMESPACE, "exec", "service/control", "--", "choirctl", "config")
+    kubectl(*control, "set", "budgets.total_session_tokens", "2000000000")
+    for step in ("load", "apply"):
+        kubectl(*control, step)
     load = ClusterLoad()
     load.ask()
     yield load

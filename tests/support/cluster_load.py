@@ -39,6 +39,8 @@ class ClusterLoad:
         """Inbox ids by the mark of their message."""
         self.answers: dict[int, str] = {}
         """Which message each outbox id answers."""
+        self.texts: dict[str, str] = {}
+        """What was answered to a message."""
         self.fault = ""
         self._run = secrets.token_hex(4)
         self._number = 0
@@ -82,6 +84,7 @@ class ClusterLoad:
         for message in messages:
             if message["kind"] != "notice" and not message.get("edits"):
                 self.answers[message["outbox_id"]] = message["answers"]
+                self.texts[message["answers"]] = message["text"]
 
     @contextlib.contextmanager
     def talking(self) -> Iterator[None]:
@@ -114,10 +117,11 @@ class ClusterLoad:
         done = Counter({mark: times for mark, times in done.items() if mark.startswith(self._run)})
         assert max(done.values()) == 1, [mark for mark, times in done.items() if times > 1]
         assert set(done) <= set(self.accepted)
-        missing = len(self.accepted) - len(done)
+        missing = {mark: self.texts[self.accepted[mark]] for mark in set(self.accepted) - set(done)}
+        assert all("interrupted" in text for text in missing.values()), missing
         return (
             f"{len(self.accepted)} messages, each answered once; {len(done)} effects, none twice; "
-            f"{missing} reported as interrupted"
+            f"{len(missing)} reported as interrupted"
         )
 
     def close(self) -> None:

@@ -115,7 +115,7 @@ def job_manifest(site: JobSite, agent_id: str, context: bytes) -> JsonObject:
             "annotations": {AGENT: agent_id},
         },
         "spec": {
-            # its input comes once, so a second pod would wait for it in vain: control begins again
+            # its input comes once, so a second pod would never get it: control begins again
             "backoffLimit": 0,
             "activeDeadlineSeconds": math.ceil(site.timeout_s),
             "ttlSecondsAfterFinished": KEPT_S,

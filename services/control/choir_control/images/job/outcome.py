@@ -75,9 +75,9 @@ def _fault(job: Object, pod: Object | None) -> ChoirError | None:
             f"{FAILED}{status.get('message') or 'its pod was evicted'} (CHOIR_BUILD_DISK_MB)."
         )
     for step in STEPS:
-        ended = _state(pod, step).get("terminated") or {}
-        if ended and ended["exitCode"] != 0:
-            return _step_fault(step, str(ended.get("reason")), _message(pod, step))
+        end = _state(pod, step).get("terminated") or {}
+        if end and end["exitCode"] != 0:
+            return _step_fault(step, str(end.get("reason")), _message(pod, step))
     if status.get("phase") != "Succeeded":
         return Unavailable(
             "The build's pod is gone: it was deleted, or its node was lost. Build again."

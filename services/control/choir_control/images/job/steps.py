@@ -46,11 +46,11 @@ def fetch(settings: BuildEnvironment) -> None:
     AGENT_DIGEST.write_text(agent)
     name = f"{settings.repository}:{tag_of(settings.context_sha256, agent)}"
     NAME.write_text(name)
-    found = _find(name)
-    if found is not None:
+    existing = _find(name)
+    if existing is not None:
         FOUND.touch()
-        version = ImageVersion.model_validate_json(found["Labels"][LABEL_VERSION])
-        _tell(BuiltImage(digest=found["Digest"], version=version).model_dump_json())
+        version = ImageVersion.model_validate_json(existing["Labels"][LABEL_VERSION])
+        _tell(BuiltImage(digest=existing["Digest"], version=version).model_dump_json())
         return
     repository = settings.agent_image.rpartition("@")[0] or settings.agent_image
     bare = repository if ":" not in repository.rpartition("/")[2] else repository.rpartition(":")[0]

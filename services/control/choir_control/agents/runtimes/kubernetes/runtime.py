@@ -46,7 +46,7 @@ KILLED_WITHIN_S = 30.0
 LOG_DRAIN_S = 5.0
 LAST_EVENT_S = 10.0
 RETRY_S = 1.0
-ENDS_WITHIN_S = 10.0
+EARLIER_END_S = 10.0
 """Time between an agent's word that it ends and its node's, in seconds."""
 AT_ONCE_S = 1
 """The shortest grace with which the node still confirms that the process ended."""
@@ -154,7 +154,7 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
         earlier = self._agents.get(spec.agent_id)
         if earlier is not None and earlier.spec.epoch < spec.epoch:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ENDS_WITHIN_S):
+                async with asyncio.timeout(EARLIER_END_S):
                     await earlier.removed.wait()
 
     async def stop(self, agent_id: str, grace_s: float) -> None:
