@@ -56,7 +56,7 @@ class BuiltImage(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class BuildEnvironment:
+class BuildSettings:
     """What `fetch` and `push` are told by environment variables."""
 
     repository: str
@@ -65,7 +65,7 @@ class BuildEnvironment:
     context_sha256: str
 
     @classmethod
-    def read(cls, environment: Mapping[str, str]) -> "BuildEnvironment":
+    def read(cls, environment: Mapping[str, str]) -> "BuildSettings":
         """Return what the variables say. Raises ValueError."""
         try:
             return cls(
@@ -102,7 +102,7 @@ def job_labels(site: JobSite) -> dict[str, str]:
 
 def job_manifest(site: JobSite, agent_id: str, context: bytes) -> JsonObject:
     """Return the manifest of an agent's build; it contains no secrets, only the name of one."""
-    environment = BuildEnvironment(
+    environment = BuildSettings(
         site.repository, site.agent_image, len(context), hashlib.sha256(context).hexdigest()
     ).variables()
     labels: JsonObject = {**job_labels(site), "app.kubernetes.io/name": "choir-build"}

@@ -18,8 +18,8 @@ from typing import Any
 from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, VERSION_FILE, ImageVersion
 from choir_control.images.build_context import DOCKERFILE
 from choir_control.images.image_files import describe_image
-from choir_control.images.job.context import AGENT, BASE, PLAN, REST, BuildPlan, local_image
-from choir_control.images.job.manifest import BuildEnvironment, BuiltImage
+from choir_control.images.job.context import AGENT, BASE, PLAN, REST, BuildOrder, local_image
+from choir_control.images.job.manifest import BuildSettings, BuiltImage
 
 WORK, NOTES = Path("/work"), Path("/notes")
 REGISTRY_FILES = Path("/registry")
@@ -39,7 +39,7 @@ class StepFailed(Exception):
     """A step cannot be completed; the text is for people."""
 
 
-def fetch(settings: BuildEnvironment) -> None:
+def fetch(settings: BuildSettings) -> None:
     """Read the context; look for an image of the same contents, else copy the agent's image to /work."""
     _receive(settings, sys.stdin.buffer.read(settings.context_bytes))
     agent = str(_inspect(settings.agent_image)["Digest"])
@@ -62,7 +62,7 @@ def tag_of(context_sha256: str, agent_digest: str) -> str:
     return hashlib.sha256(f"{context_sha256}\n{agent_digest}".encode()).hexdigest()[:TAG_CHARS]
 
 
-def _receive(settings: BuildEnvironment, data: bytes) -> None:
+def _receive(settings: BuildSettings, data: bytes) -> None:
     if hashlib.sha256(data).hexdigest() != settings.context_sha256:
         raise StepFailed(f"the build context is incomplete: {len(data)} bytes came. Try again")
     path = WORK / "context.tar"
@@ -81,7 +81,7 @@ def build_inside() -> None:
     """Execute the Dockerfiles of all parts, write version.json, and leave the image in /work."""
     with tarfile.open(WORK / "context.tar") as archive:
         archive.extractall(CONTEXT, filter="data")
-    plan = BuildPlan.model_validate_json((CONTEXT / PLAN).read_bytes())
+    plan = BuildOrder.model_validate_json((CONTEXT / PLAN).read_bytes())
     image_id = _run("buildah", "pull", "--quiet", f"dir:{WORK / AGENT}").splitlines()[-1]
     _run("buildah", "tag", image_id, local_image(AGENT))
     for part in plan.parts:
@@ -142,7 +142,7 @@ def _refuse_volumes(image: str) -> None:
         )
 
 
-def _describe(plan: BuildPlan) -> ImageVersion:
+def _describe(plan: BuildOrder) -> ImageVersion:
     """Return the version of what is in /choir of the built image."""
     container = _run("buildah", "from", "--pull=never", local_image(REST)).strip()
     top = Path(_run("buildah", "mount", container).strip()) / "choir"
@@ -199,7 +199,7 @@ def main() -> int:
     try:
         match sys.argv[1]:
             case "fetch":
-                fetch(BuildEnvironment.read(os.environ))
+                fetch(BuildSettings.read(os.environ))
             case "build":
                 build()
             case "build-inside":
