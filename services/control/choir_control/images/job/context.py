@@ -27,7 +27,7 @@ PLAN = "plan.json"
 AGENT, BASE, TOOLS, OWN, REST = "agent", "base", "tools", "own", "rest"
 
 
-class BuildOrder(BaseModel):
+class BuildRecipe(BaseModel):
     """The file `plan.json`: what is built, in this order, and the commits that it is built from."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,7 +54,7 @@ def make_context(recipe: BuildInput) -> bytes:
     parts[TOOLS] = (tools_dockerfile(base), image_context_files(tools))
     parts[OWN] = (own_dockerfile(recipe, local_image(TOOLS)), agent_context_files(recipe))
     parts[REST] = (final_dockerfile(local_image(OWN)), image_context_files(rest))
-    plan = BuildOrder(agent_id=recipe.agent_id, commits=recipe_commits(recipe), parts=tuple(parts))
+    plan = BuildRecipe(agent_id=recipe.agent_id, commits=recipe_commits(recipe), parts=tuple(parts))
     files: dict[str, tuple[bytes | Path, bool]] = {PLAN: (plan.model_dump_json().encode(), False)}
     for part, (dockerfile, contents) in parts.items():
         files[f"{part}/{DOCKERFILE}"] = (dockerfile.encode(), False)

@@ -18,7 +18,7 @@ from typing import Any
 from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, VERSION_FILE, ImageVersion
 from choir_control.images.build_context import DOCKERFILE
 from choir_control.images.image_files import describe_image
-from choir_control.images.job.context import AGENT, BASE, PLAN, REST, BuildOrder, local_image
+from choir_control.images.job.context import AGENT, BASE, PLAN, REST, BuildRecipe, local_image
 from choir_control.images.job.manifest import BuildSettings, BuiltImage
 
 WORK, NOTES = Path("/work"), Path("/notes")
@@ -81,7 +81,7 @@ def build_inside() -> None:
     """Execute the Dockerfiles of all parts, write version.json, and leave the image in /work."""
     with tarfile.open(WORK / "context.tar") as archive:
         archive.extractall(CONTEXT, filter="data")
-    plan = BuildOrder.model_validate_json((CONTEXT / PLAN).read_bytes())
+    plan = BuildRecipe.model_validate_json((CONTEXT / PLAN).read_bytes())
     image_id = _run("buildah", "pull", "--quiet", f"dir:{WORK / AGENT}").splitlines()[-1]
     _run("buildah", "tag", image_id, local_image(AGENT))
     for part in plan.parts:
@@ -142,7 +142,7 @@ def _refuse_volumes(image: str) -> None:
         )
 
 
-def _describe(plan: BuildOrder) -> ImageVersion:
+def _describe(plan: BuildRecipe) -> ImageVersion:
     """Return the version of what is in /choir of the built image."""
     container = _run("buildah", "from", "--pull=never", local_image(REST)).strip()
     top = Path(_run("buildah", "mount", container).strip()) / "choir"
