@@ -48,6 +48,7 @@ nightly: install ## run the long tests: a million random steps each of locks, sk
 	@CHOIR_TEST_EVERY_CUT=1 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_cuts.py tests/faults/test_cuts_docker.py tests/faults/test_archive_cuts.py tests/faults/test_cut_updates.py tests/service/browser/test_replacing.py tests/service/common/test_migrations.py tests/service/evolution/test_adversary.py tests/service/images/test_build.py
 	@CHOIR_TEST_WHOLE_YEAR=1 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_year.py
 	@CHOIR_FAILOVERS=102 $(BIN)/pytest -m "" -s --timeout=0 tests/service/control/test_failover.py
+	@CHOIR_POD_KILL_ROUNDS=13 $(BIN)/pytest -m "" -s -n0 --timeout=0 tests/compose/test_kubernetes_kills.py
 	@CHOIR_GATEWAY_KILLS=50 $(BIN)/pytest -m "" -s --timeout=0 tests/service/gateway/test_two_gateways.py
 	@CHOIR_TEST_RUNAWAY_BLOCKS=3 $(BIN)/pytest -m "" -s --timeout=0 tests/faults/test_runaway.py
 	@CHOIR_HOOK_KILLS=200 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_hook_kills.py

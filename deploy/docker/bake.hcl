@@ -12,7 +12,7 @@ group "default" {
 
 target "image" {
   name       = item
-  matrix     = { item = ["control", "agent", "egress", "memory", "gateway", "browser", "tools", "transcriber"] }
+  matrix     = { item = ["control", "agent", "egress", "memory", "gateway", "browser", "tools", "builder", "transcriber"] }
   context    = "."
   dockerfile = "deploy/docker/Dockerfile"
   target     = item

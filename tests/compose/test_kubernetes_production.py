@@ -1,105 +1,27 @@
 """The production overlay on a real cluster of one node, and every object of both checked by its server.
 
-What one node of Kubernetes 1.20 does not have is replaced, and nothing else: the images' registry (tags of
-this engine), the operator CloudNativePG (the trial's Postgres under its name), the storage class, the model's
-provider, and the newer versions of two APIs. It enforces no NetworkPolicies, and has neither an ingress
-controller nor a metrics server.
+`production_overlay` says what is replaced there. The cluster enforces no NetworkPolicies, and has neither an
+ingress controller nor a metrics server.
 """
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.service.runtimes.containers import connect
+from tests.compose.production_overlay import on_this_cluster
 from tests.support.cluster import (
     NAMESPACE,
     ROOT,
     apply,
-    build_images,
     chat,
     kubectl,
     need_cluster,
-    remove_namespace,
-    rendered,
-    volume_of,
     wait_until_available,
 )
 
 pytestmark = pytest.mark.nightly
-
-REGISTRY, VERSION = "registry.example", "0.1.0"
-IMAGES = (
-    "choir-control",
-    "choir-memory",
-    "choir-gateway",
-    "choir-browser",
-    "choir-egress",
-    "choir-tools",
-    "choir-agent",
-)
-OLDER = {"policy/v1": "policy/v1beta1", "autoscaling/v2": "autoscaling/v2beta2"}
-"""The versions of an API server of 1.20, whose objects have the same fields as ours."""
-OPERATOR = "postgresql.cnpg.io/v1"
-SHARED = {
-    "apiVersion": "storage.k8s.io/v1",
-    "kind": "StorageClass",
-    "metadata": {"name": "shared"},
-    "provisioner": "kubernetes.io/host-path",
-}
-
-Manifest = dict[str, Any]
-
-
-def on_this_cluster(overlay: str) -> list[Manifest]:
-    """Return what kubectl renders, with older API versions and without the operator's object."""
-    kept = [one for one in rendered(overlay) if one["apiVersion"] != OPERATOR]
-    return [{**one, "apiVersion": OLDER.get(one["apiVersion"], one["apiVersion"])} for one in kept]
-
-
-def stand_ins() -> list[Manifest]:
-    """Return the trial's Postgres under the operator's name, and the scripted model."""
-    trial = [
-        one for one in rendered("trial") if one["metadata"]["name"] in ("postgres", "rehearsal")
-    ]
-    for one in trial:
-        if one["kind"] == "Service" and one["metadata"]["name"] == "postgres":
-            one["metadata"]["name"] = "postgres-rw"
-    return trial
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[None]:
-    """Give the images of this engine the names of a registry."""
-    need_cluster()
-    build_images()
-    client = connect()
-    for name in IMAGES:
-        client.images.get(f"{name}:local").tag(f"{REGISTRY}/{name}", VERSION)
-    yield
-    for name in IMAGES:
-        client.images.remove(f"{REGISTRY}/{name}:{VERSION}")
-    client.close()
-
-
-@pytest.fixture(scope="module")
-def production(registry: None) -> Iterator[None]:
-    """Apply the overlay and wait until every part is there."""
-    apply(SHARED)
-    try:
-        apply(*on_this_cluster("production"), *stand_ins())
-        for claim in ("choir-home", "choir-gateway", "data-postgres-0"):
-            # this provisioner makes directories of root; those of disks give them to the pod's group
-            volume_of(NAMESPACE, claim).chmod(0o777)
-        kubectl("-n", NAMESPACE, "rollout", "status", "statefulset/nats", "--timeout=600s")
-        wait_until_available()
-        yield
-    finally:
-        remove_namespace()
-        kubectl("delete", "storageclass", "shared", "--ignore-not-found")
 
 
 @pytest.mark.parametrize("overlay", ["trial", "production"])

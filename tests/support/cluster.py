@@ -51,6 +51,21 @@ def apply(*manifests: dict[str, Any]) -> None:
     )
 
 
+def kubectl_pods(label: str) -> dict[str, tuple[str, bool]]:
+    """Return the living pods with a label by name: each one's uid, and whether it is ready."""
+    found = json.loads(kubectl("-n", NAMESPACE, "get", "pods", "-l", label, "-o", "json"))
+    return {
+        pod["metadata"]["name"]: (pod["metadata"]["uid"], _is_ready(pod))
+        for pod in found["items"]
+        if "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
 def volume_of(namespace: str, claim: str) -> Path:
     """Return the directory of a bound claim on this machine."""
     until = time.monotonic() + DEADLINE_S

@@ -201,6 +201,8 @@ class ControlApp:
         await services.sessions.conversation_binder.load()
         await services.operations.put_in_order()
         orphans, stale = await services.sessions.startup.put_in_order()
+        stack.push_async_callback(services.images.builder.close)
+        await services.images.remove_orphans()
         log.info("sessions in order", orphans_removed=orphans, stale_sessions=stale)
         return host_sockets, snapshot
 

@@ -69,9 +69,31 @@ class ControlSettings(BusServiceSettings):
     kubernetes_claim_path: str = Field(default="", pattern=r"^[A-Za-z0-9_-]*$")
     """Name of the state directory in that volume; empty: the volume's root (kubernetes runtime)."""
     build_memory_mb: int = Field(default=2048, ge=128)
-    """Memory limit of one build step (docker runtime), in MB; a large compiler takes 1 or 2 GB."""
+    """Memory limit of a build (docker and kubernetes runtimes), in MB; a large compiler takes 1 or 2 GB."""
     build_within_s: float = Field(default=1_800, gt=0)
-    """Timeout of each part of a build (docker runtime), in seconds; a slow package mirror takes minutes."""
+    """Timeout of each part of a build (docker runtime) or of the whole (kubernetes runtime), in seconds; a
+    slow package mirror takes minutes."""
+    build_repository: str = Field(default="", pattern=r"^([a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+)?$")
+    """Image repository to which Jobs push agents' images, such as registry.example/choir/agents (kubernetes
+    runtime); empty: tools and skills are directories, and no Dockerfile is executed."""
+    build_namespace: str = Field(
+        default="choir-builds", pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+    )
+    """Namespace of the Jobs that build images (kubernetes runtime)."""
+    builder_image: str = "choir-builder:local"
+    """Image of the Jobs that build images (kubernetes runtime)."""
+    build_secret: str = Field(
+        default="choir-registry", pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+    )
+    """Secret in `build_namespace` with the registry's `.dockerconfigjson` and, for an authority of its own,
+    `ca.crt` (kubernetes runtime); it may be absent."""
+    build_seccomp_profile: str = Field(default="", pattern=r"^([A-Za-z0-9_][A-Za-z0-9._/-]*)?$")
+    """File below the kubelet's seccomp directory on every node that allows user namespaces and mounts; empty:
+    builds run without a seccomp profile (kubernetes runtime)."""
+    build_cpus: float = Field(default=2.0, gt=0)
+    """CPU limit of a build, in cores (kubernetes runtime)."""
+    build_disk_mb: int = Field(default=10_240, ge=1_024)
+    """Disk limit of a build, in MB; it needs about three times the image's size (kubernetes runtime)."""
     agents_stop_s: float = Field(default=45.0, ge=0)
     """Time for agents to summarize and stop when choird stops, in seconds; 0 leaves them to be resumed.
     45 s cover the 15 s for an open turn and the 30 s for the summary.

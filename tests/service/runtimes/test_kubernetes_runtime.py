@@ -1,5 +1,6 @@
 """The Kubernetes runtime's promises about life and death of agents, against a strict API server."""
 
+import asyncio
 import contextlib
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
@@ -46,6 +47,17 @@ class TestKubernetesRuntime(RuntimeConformance):
             cluster.is_cut_off = False
             assert (await yard.next_exit()).detail.startswith("its pod was removed")
             assert await yard.places() == []
+
+    async def test_a_start_waits_for_the_end_that_the_agent_announced(self, waiting: str) -> None:
+        """Control hears of an end from the agent before the node reports it."""
+        async with self.yard(waiting) as yard:
+            await yard.runtime.start(yard.spec())
+            await yard.report()
+            starting = asyncio.create_task(yard.runtime.start(yard.spec(epoch=2)))
+            await asyncio.sleep(0.1)
+            await yard.kill()
+            assert (await starting).epoch == 2
+            assert (await yard.next_exit()).epoch == 1
 
 
 async def test_an_api_server_that_is_not_there_is_said_in_a_sentence() -> None:

@@ -11,10 +11,13 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from choir_common.errors import InvalidRequest
 from choir_control.images.builder import BuildInput, ImageFile
 
 ContextFiles = Mapping[str, tuple[bytes | Path, bool]]
 BASE_IMAGE = "choir-base"
+DOCKERFILE = ".choir-dockerfile"
+"""Name of the Dockerfile in a build context."""
 _FROM = re.compile(
     rf"^(\s*FROM\s+(?:--platform=\S+\s+)?){BASE_IMAGE}(?::[\w.$\{{\}}-]+)?(?=\s|$)",
     re.IGNORECASE | re.MULTILINE,
@@ -41,14 +44,48 @@ def agent_context_files(recipe: BuildInput) -> ContextFiles:
     return {path: (own.root / path, entry.executable) for path, entry in own.files.items()}
 
 
+def base_dockerfile(recipe: BuildInput) -> str | None:
+    """Return the global repository's Dockerfile.base, or None if it has none."""
+    shared = recipe.global_tree
+    if shared is None or "Dockerfile.base" not in shared.files:
+        return None
+    return shared.read("Dockerfile.base").decode("utf-8", "replace")
+
+
+def base_context_files(recipe: BuildInput) -> ContextFiles:
+    """Return the files of the global repository, as the context of its Dockerfile.base."""
+    shared = recipe.global_tree
+    if shared is None:
+        return {}
+    return {path: (shared.root / path, entry.executable) for path, entry in shared.files.items()}
+
+
+def own_dockerfile(recipe: BuildInput, base: str) -> str:
+    """Return the agent's Dockerfile on `base`. Raises InvalidRequest if it has another base."""
+    own = recipe.agent_tree
+    if own is None or "Dockerfile" not in own.files:
+        return pin_base_image(DEFAULT_DOCKERFILE, base)
+    text = own.read("Dockerfile").decode("utf-8", "replace")
+    if not uses_base_image(text):
+        raise InvalidRequest(
+            f"The Dockerfile of {recipe.agent_id} has no `FROM choir-base`: the agent itself is "
+            "in that image."
+        )
+    return pin_base_image(text, base)
+
+
 def make_build_context(dockerfile: str, files: ContextFiles) -> io.BytesIO:
-    """Return a build context; times and owners are fixed, so that equal contents give equal layers."""
+    """Return a build context; equal contents give equal layers."""
+    return make_archive({**files, DOCKERFILE: (dockerfile.encode(), False)})
+
+
+def make_archive(files: ContextFiles) -> io.BytesIO:
+    """Return a tar archive of files; times and owners are fixed."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path, (content, executable) in sorted(files.items()):
             data = content if isinstance(content, bytes) else content.read_bytes()
             _add(archive, path, data, 0o755 if executable else 0o644)
-        _add(archive, ".choir-dockerfile", dockerfile.encode(), 0o644)
     buffer.seek(0)
     return buffer
 

@@ -172,6 +172,7 @@ class ImageBuildService:
                 await self._warn_again(agent_id, commits, staging, report)
                 report.progress("up to date", 1.0)
                 return BuildResult(current, False, tuple(commits.warnings))
+            was_whole = current is not None and await self._builder.find_drift(current) is None
             recipe = await self._prepare(agent_id, commits, staging, report)
             self._warn(recipe, commits, report)
             image = await self._builder.build(recipe, report)
@@ -182,6 +183,9 @@ class ImageBuildService:
             await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
         # the step that makes it the image of the next start
         await asyncio.to_thread(self._image_store.set_current, image)
+        if was_whole and image == current:  # only its registry could tell
+            report.progress("up to date", 1.0)
+            return BuildResult(image, False, tuple(commits.warnings))
         await self._prune(agent_id, report)
         report.progress(f"built {image.version.image_version}", 1.0)
         log.info("image built", agent=agent_id, version=image.version.image_version)

@@ -35,7 +35,7 @@ class BuildInput:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A finished image; `place` is a directory or a Docker image id, depending on `kind`."""
+    """A finished image; `place` is a directory, or an image's id in the engine or digest in a registry."""
 
     kind: ImageKind
     place: str
@@ -79,7 +79,18 @@ class ImageBuilder(Protocol):
         ...
 
     async def is_outdated(self, image: Image) -> bool:
-        """Return whether the agent in an image is not the current one of this installation."""
+        """Return whether the agent in an image is not the current one, or only a build can tell."""
+        ...
+
+    async def remove_orphans(self) -> int:
+        """Remove the builds that an earlier control process left running; return how many.
+
+        Raises Unavailable.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release the connections."""
         ...
 
     async def remove_unneeded(

@@ -56,9 +56,9 @@ class DirectoryImageBuilder:
             return ()
         return (
             "Ignored, because this runtime builds no system image: "
-            f"{'; '.join(unsupported)}. Install what the agent needs on this machine or, with "
-            "CHOIR_RUNTIME=kubernetes, in the image of CHOIR_AGENT_IMAGE; or run agents with "
-            "CHOIR_RUNTIME=docker.",
+            f"{'; '.join(unsupported)}. Install what the agent needs on this machine, or run agents with "
+            "CHOIR_RUNTIME=docker; with CHOIR_RUNTIME=kubernetes, set CHOIR_BUILD_REPOSITORY, or put it into "
+            "the image of CHOIR_AGENT_IMAGE.",
         )
 
     async def find_drift(self, image: Image) -> str | None:
@@ -77,6 +77,13 @@ class DirectoryImageBuilder:
             return await asyncio.to_thread(_prune, self._top / agent_id, needed_versions)
         except OSError as error:
             raise Unavailable(f"Cannot remove old images of {agent_id}: {error}.") from error
+
+    async def remove_orphans(self) -> int:
+        """Return 0: a build ends with the process that began it."""
+        return 0
+
+    async def close(self) -> None:
+        """Release nothing."""
 
     def write_image(self, recipe: BuildInput) -> Image:
         """Write the image directory; blocking. It becomes an image by the last rename."""

@@ -24,17 +24,18 @@ from urllib3.exceptions import ReadTimeoutError as TimeoutErrorOfHttp
 from choir_common.errors import InvalidRequest, Unavailable
 from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, VERSION_FILE, ImageVersion, hash_files
 from choir_control.images.build_context import (
-    DEFAULT_DOCKERFILE,
+    DOCKERFILE,
     ContextFiles,
     agent_context_files,
+    base_context_files,
+    base_dockerfile,
     describe_member,
     final_dockerfile,
     image_context_files,
     image_repository,
     make_build_context,
-    pin_base_image,
+    own_dockerfile,
     tools_dockerfile,
-    uses_base_image,
 )
 from choir_control.images.builder import BuildInput, Image, ImageFile, ImageKind, ProgressReporter
 from choir_control.images.image_files import make_version, recipe_commits
@@ -112,6 +113,13 @@ class DockerImageBuilder:
         """Return why the engine's image differs from what was built, or None."""
         return await asyncio.to_thread(self._fault, image)
 
+    async def remove_orphans(self) -> int:
+        """Return 0: a build ends with the process that began it."""
+        return 0
+
+    async def close(self) -> None:
+        """Release nothing."""
+
     def _api(self) -> Any:
         if self._client is None:
             self._client = docker.APIClient(version="auto", timeout=self._limits.timeout_s)
@@ -182,7 +190,7 @@ class DockerImageBuilder:
                 report,
             )
             built = self._run_build(
-                self._own_dockerfile(recipe, with_sources), agent_context_files(recipe), {}, report
+                own_dockerfile(recipe, with_sources), agent_context_files(recipe), {}, report
             )
             report.progress("finishing the image", 0.9)
             rest = [piece for piece in recipe.files if piece not in tools]
@@ -190,8 +198,8 @@ class DockerImageBuilder:
 
     def _base(self, recipe: BuildInput, report: ProgressReporter) -> str:
         """Return the base image; it is built again only for another commit or another agent image."""
-        shared = recipe.global_tree
-        if shared is None or "Dockerfile.base" not in shared.files:
+        text, shared = base_dockerfile(recipe), recipe.global_tree
+        if text is None or shared is None:
             return self._agent_image
         # another home or agent image needs its own base
         basis = f"{shared.commit}\n{self._agent_id()}\n{self._home}"
@@ -200,26 +208,11 @@ class DockerImageBuilder:
         if self._exists(tag):
             report.output(f"{tag} already exists")
             return tag
-        text = shared.read("Dockerfile.base").decode("utf-8", "replace")
-        files: ContextFiles = {
-            path: (shared.root / path, entry.executable) for path, entry in shared.files.items()
-        }
+        files = base_context_files(recipe)
         labels = {LABEL_GLOBAL_COMMIT: shared.commit, **self._labels(recipe, "base")}
         return self._run_build(
             text, files, labels, report, tag=tag, arguments={"CHOIR_AGENT": self._agent_image}
         )
-
-    def _own_dockerfile(self, recipe: BuildInput, base: str) -> str:
-        own = recipe.agent_tree
-        if own is None or "Dockerfile" not in own.files:
-            return pin_base_image(DEFAULT_DOCKERFILE, base)
-        text = own.read("Dockerfile").decode("utf-8", "replace")
-        if not uses_base_image(text):
-            raise InvalidRequest(
-                f"The Dockerfile of {recipe.agent_id} has no `FROM choir-base`: the agent itself is "
-                "in that image."
-            )
-        return pin_base_image(text, base)
 
     def _finish_image(
         self, recipe: BuildInput, built: str, rest: list[ImageFile], report: ProgressReporter
@@ -331,7 +324,7 @@ class DockerImageBuilder:
         messages = self._api().build(
             fileobj=make_build_context(dockerfile, files),
             custom_context=True,
-            dockerfile=".choir-dockerfile",
+            dockerfile=DOCKERFILE,
             tag=tag,
             labels=dict(labels),
             buildargs=dict(arguments or {}),

@@ -59,6 +59,14 @@ def version_of_directory(agent_id: str, commits: tuple[str, str], top: Path) -> 
     return make_version(agent_id, commits, tools, skills, hash_directory(top))
 
 
+def describe_image(
+    agent_id: str, commits: tuple[str, str], top: Path, agent_image: str
+) -> ImageVersion:
+    """Return the version of an image whose /choir is `top`; `agent_image` identifies the agent in it."""
+    tools, skills = hash_directory(top / TOOLS_DIR), hash_directory(top / SKILLS_DIR)
+    return make_version(agent_id, commits, tools, skills, f"{hash_directory(top)}\n{agent_image}")
+
+
 def write_version(version: ImageVersion, top: Path) -> None:
     """Write version.json."""
     path = top / VERSION_FILE

@@ -60,21 +60,21 @@ class PodApi:
 
     async def create(self, manifest: JsonObject) -> Pod:
         """Create a pod. Raises Conflict when its name is taken, and Unavailable."""
-        with _translate_errors("create the pod"):
+        with translate_errors("create the pod"):
             api = await self._connect()
             return await _json(
-                api.create_namespaced_pod(self._namespace, manifest, **_raw(REQUEST_S))
+                api.create_namespaced_pod(self._namespace, manifest, **raw(REQUEST_S))
             )
 
     async def read(self, name: str) -> Pod | None:
         """Return a pod, or None if there is none. Raises Unavailable."""
-        with _translate_errors("read the pod"):
+        with translate_errors("read the pod"):
             api = await self._connect()
-            response = await api.read_namespaced_pod(name, self._namespace, **_raw(REQUEST_S))
+            response = await api.read_namespaced_pod(name, self._namespace, **raw(REQUEST_S))
             if response.status == HTTPStatus.NOT_FOUND:
                 response.release()
                 return None
-            return await _checked_json(response)
+            return await checked_json(response)
 
     async def delete(self, name: str, uid: str, grace_s: int) -> None:
         """Delete a pod: SIGTERM, and SIGKILL after `grace_s` seconds. With 0, do not wait for its node.
@@ -82,44 +82,44 @@ class PodApi:
         A later pod with that name stays. Raises Unavailable.
         """
         options = {"gracePeriodSeconds": grace_s, "preconditions": {"uid": uid}}
-        with _translate_errors("delete the pod"):
+        with translate_errors("delete the pod"):
             api = await self._connect()
             response = await api.delete_namespaced_pod(
-                name, self._namespace, body=options, **_raw(REQUEST_S)
+                name, self._namespace, body=options, **raw(REQUEST_S)
             )
             if response.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 response.release()
             else:
-                await _checked_json(response)
+                await checked_json(response)
 
     async def label(self, name: str, labels: Mapping[str, str | None]) -> None:
         """Set labels of a pod, and remove those that are None. Raises Unavailable."""
-        with _translate_errors("label the pod"):
+        with translate_errors("label the pod"):
             api = await self._connect()
             await _json(
                 api.patch_namespaced_pod(
-                    name, self._namespace, {"metadata": {"labels": labels}}, **_raw(REQUEST_S)
+                    name, self._namespace, {"metadata": {"labels": labels}}, **raw(REQUEST_S)
                 )
             )
 
     async def list_pods(self, labels: Mapping[str, str]) -> PodList:
         """Return the pods with these labels. Raises Unavailable."""
-        with _translate_errors("list pods"):
+        with translate_errors("list pods"):
             api = await self._connect()
             answer = await _json(
                 api.list_namespaced_pod(
-                    self._namespace, label_selector=_selector(labels), **_raw(REQUEST_S)
+                    self._namespace, label_selector=selector(labels), **raw(REQUEST_S)
                 )
             )
         return PodList(list(answer["items"]), str(answer["metadata"]["resourceVersion"]))
 
     async def watch(self, labels: Mapping[str, str], version: str) -> AsyncIterator[PodEvent]:
         """Yield changes since `version`, for a minute. Raises Unavailable."""
-        with _translate_errors("watch pods"):
+        with translate_errors("watch pods"):
             api = await self._connect()
             response = await api.list_namespaced_pod(
                 self._namespace,
-                label_selector=_selector(labels),
+                label_selector=selector(labels),
                 resource_version=version,
                 watch=True,
                 timeout_seconds=WATCH_S,
@@ -135,7 +135,7 @@ class PodApi:
 
     async def write_input(self, name: str, data: bytes) -> None:
         """Write `data` as the whole standard input of a pod that runs. Raises Unavailable."""
-        with _translate_errors("write to the pod"):
+        with translate_errors("write to the pod"):
             await self._connect()
             connection = await self._attach_api.connect_get_namespaced_pod_attach(
                 name,
@@ -149,13 +149,20 @@ class PodApi:
             async with asyncio.timeout(REQUEST_S), connection as stream:
                 await stream.send_bytes(STDIN + data)
 
-    async def follow_log(self, name: str, since_s: int | None = None) -> AsyncIterator[bytes]:
-        """Yield a pod's output to its end; of the last `since_s` seconds, or all. Raises Unavailable."""
-        with _translate_errors("follow the pod's log"):
+    async def follow_log(
+        self, name: str, since_s: int | None = None, container: str = CONTAINER_NAME
+    ) -> AsyncIterator[bytes]:
+        """Yield a container's output to its end; all or of the last `since_s` seconds. Raises Unavailable."""
+        with translate_errors("follow the pod's log"):
             api = await self._connect()
             since = {} if since_s is None else {"since_seconds": max(1, since_s)}
             response = await api.read_namespaced_pod_log(
-                name, self._namespace, follow=True, **since, **_raw_stream(None)
+                name,
+                self._namespace,
+                container=container,
+                follow=True,
+                **since,
+                **_raw_stream(None),
             )
             with contextlib.closing(response):
                 await _check(response)
@@ -164,14 +171,14 @@ class PodApi:
 
     async def read_log(self, name: str, since_s: int) -> bytes:
         """Return a pod's output of the last `since_s` seconds; empty if there is none. Raises Unavailable."""
-        with _translate_errors("read the pod's log"):
+        with translate_errors("read the pod's log"):
             api = await self._connect()
             response = await api.read_namespaced_pod_log(
                 name,
                 self._namespace,
                 since_seconds=max(1, since_s),
                 tail_lines=LOG_LINES,
-                **_raw(REQUEST_S),
+                **raw(REQUEST_S),
             )
             async with response:
                 # 400: its container has not started
@@ -179,9 +186,9 @@ class PodApi:
 
     async def ping(self) -> None:
         """Check that pods can be listed. Raises Unavailable."""
-        with _translate_errors("reach the API server"):
+        with translate_errors("reach the API server"):
             api = await self._connect()
-            await _json(api.list_namespaced_pod(self._namespace, limit=1, **_raw(REQUEST_S)))
+            await _json(api.list_namespaced_pod(self._namespace, limit=1, **raw(REQUEST_S)))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -212,8 +219,8 @@ def _own_namespace() -> str:
     return OWN_NAMESPACE.read_text().strip() if OWN_NAMESPACE.exists() else "default"
 
 
-def _raw(total_s: float) -> dict[str, Any]:
-    """Return the arguments for an answer that is not parsed by the library."""
+def raw(total_s: float) -> dict[str, Any]:
+    """Return the arguments for an answer that is not parsed by the library; a timeout in seconds."""
     return {"_preload_content": False, "_request_timeout": total_s}
 
 
@@ -222,15 +229,17 @@ def _raw_stream(silence_s: float | None) -> dict[str, Any]:
     return {"_preload_content": False, "_request_timeout": timeout}
 
 
-def _selector(labels: Mapping[str, str]) -> str:
+def selector(labels: Mapping[str, str]) -> str:
+    """Return labels as a query parameter."""
     return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 async def _json(call: Awaitable[aiohttp.ClientResponse]) -> dict[str, Any]:
-    return await _checked_json(await call)
+    return await checked_json(await call)
 
 
-async def _checked_json(response: aiohttp.ClientResponse) -> dict[str, Any]:
+async def checked_json(response: aiohttp.ClientResponse) -> dict[str, Any]:
+    """Return an answer. Raises Conflict, and what `translate_errors` converts."""
     async with response:
         await _check(response)
         return dict(await response.json())
@@ -257,8 +266,8 @@ async def _check(response: aiohttp.ClientResponse) -> None:
 
 
 @contextlib.contextmanager
-def _translate_errors(action: str) -> Iterator[None]:
-    """Convert the library's errors to Choir's."""
+def translate_errors(action: str) -> Iterator[None]:
+    """Convert the library's errors to Choir's: Conflict, and Unavailable for all others."""
     try:
         yield
     except _Refusal as error:

@@ -164,14 +164,19 @@ def _container(site: PodSite, spec: LaunchSpec) -> JsonObject:
                 "mountPath": CONTAINER_WORKSPACE,
                 "subPath": _path_in_volume(site, spec.workspace, "workspace"),
             },
-            {
-                "name": "home",
-                "mountPath": CONTAINER_CHOIR_DIR,
-                "subPath": _path_in_volume(site, spec.choir_dir, "identity directory"),
-                "readOnly": True,
-            },
+            # an image from a registry has its own /choir
+            *([] if spec.docker_image else [_choir_mount(site, spec)]),
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - of the container
         ],
+    }
+
+
+def _choir_mount(site: PodSite, spec: LaunchSpec) -> JsonObject:
+    return {
+        "name": "home",
+        "mountPath": CONTAINER_CHOIR_DIR,
+        "subPath": _path_in_volume(site, spec.choir_dir, "identity directory"),
+        "readOnly": True,
     }
 
 

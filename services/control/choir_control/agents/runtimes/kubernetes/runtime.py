@@ -46,6 +46,8 @@ KILLED_WITHIN_S = 30.0
 LOG_DRAIN_S = 5.0
 LAST_EVENT_S = 10.0
 RETRY_S = 1.0
+EARLIER_END_S = 10.0
+"""Time between an agent's word that it ends and its node's, in seconds."""
 AT_ONCE_S = 1
 """The shortest grace with which the node still confirms that the process ended."""
 
@@ -127,6 +129,7 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
         Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
         """
         name = pod_name(self._site, spec.agent_id)
+        await self._await_end_of_earlier(spec)
         agent = self._reserve(PodAgent(spec, name))
         try:
             await asyncio.to_thread(_check_directories, spec)
@@ -145,6 +148,14 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
         self._watcher.start()
         self._watch(agent, self._follow(agent))
         return agent.describe()
+
+    async def _await_end_of_earlier(self, spec: LaunchSpec) -> None:
+        """Wait for an earlier epoch's pod to be gone: the agent says that it ends before its node does."""
+        earlier = self._agents.get(spec.agent_id)
+        if earlier is not None and earlier.spec.epoch < spec.epoch:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EARLIER_END_S):
+                    await earlier.removed.wait()
 
     async def stop(self, agent_id: str, grace_s: float) -> None:
         """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill its pod."""
