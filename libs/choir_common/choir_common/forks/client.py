@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 from asyncio.subprocess import DEVNULL
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pydantic import ValidationError
