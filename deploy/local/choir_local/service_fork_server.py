@@ -39,9 +39,9 @@ def load_modules() -> None:
 
 def become_service(request: ServiceForkRequest, descriptors: Sequence[int]) -> None:
     """Run a service as a new interpreter would; raises SystemExit with its exit code."""
-    stdin, output, *kept = descriptors
+    stdin, output, *others = descriptors
     take_streams(stdin, output)
-    _take_descriptors(kept, request.kept)
+    _take_descriptors(others, request.kept)
     os.environ.clear()
     os.environ.update(request.environment)
     time.tzset()
@@ -56,8 +56,8 @@ def become_service(request: ServiceForkRequest, descriptors: Sequence[int]) -> N
 
 def _take_descriptors(received: Sequence[int], numbers: Sequence[int]) -> None:
     """Give the received descriptors these numbers; close all others but the standard streams."""
-    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, MOVED_ABOVE) for descriptor in received]
-    for descriptor, number in zip(moved, numbers, strict=True):
+    copies = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, MOVED_ABOVE) for descriptor in received]
+    for descriptor, number in zip(copies, numbers, strict=True):
         os.dup2(descriptor, number)
     close_others(numbers)
 

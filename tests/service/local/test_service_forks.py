@@ -42,10 +42,10 @@ def home() -> Path:
 async def forks(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ServiceForks]:
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     with adopting_orphans():
-        made = ServiceForks()
-        await made.preload()
-        yield made
-        await made.close()
+        forks = ServiceForks()
+        await forks.preload()
+        yield forks
+        await forks.close()
 
 
 def egress(home: Path) -> Command:
@@ -57,8 +57,8 @@ def egress(home: Path) -> Command:
 def find_server() -> psutil.Process:
     """Return the fork server of this process."""
     living = [child for child in psutil.Process().children() if child.status() != "zombie"]
-    (found,) = [child for child in living if SERVER in child.cmdline()]
-    return found
+    (server,) = [child for child in living if SERVER in child.cmdline()]
+    return server
 
 
 async def started(process: ChildProcess, home: Path) -> dict[str, object]:
@@ -90,8 +90,7 @@ async def test_a_fork_is_as_a_service_with_an_interpreter_of_its_own(
         assert (SERVER in psutil.Process(process.pid).cmdline()) == (start != launch)
         assert psutil.Process(process.pid).ppid() == os.getpid()
         await end(process)
-    forked, executed = facts
-    assert forked == executed
+    assert facts[0] == facts[1]
     assert "fork server" not in (home / "egress.log").read_text()
 
 

@@ -72,10 +72,10 @@ def wait_for_parent(parent: int) -> None:
         time.sleep(POLL_INTERVAL_S)
 
 
-def close_others(kept: Sequence[int]) -> None:
-    """Close all descriptors but the standard streams and `kept`."""
+def close_others(numbers: Sequence[int]) -> None:
+    """Close all descriptors but the standard streams and these."""
     begin = 3
-    for descriptor in sorted(kept):
+    for descriptor in sorted(numbers):
         os.closerange(begin, descriptor)
         begin = descriptor + 1
     os.closerange(begin, os.sysconf("SC_OPEN_MAX"))
