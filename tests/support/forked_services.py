@@ -1,9 +1,10 @@
-"""Start Choir's services in forks of a process that has their modules, instead of importing them each time.
+"""Start Choir's processes in forks of a process that has their modules, instead of importing them each time.
 
-The imports of one stack take eight seconds of processor time. `fork_services` changes how this process and
-its forks start a service: `python -P -m choir_control` becomes a fork that runs the same module. Parent,
-session, user, environment variables, standard streams and inherited descriptors are the same. Differences:
-/proc shows the command line and environment of the first process, and memory pages are shared with it.
+The imports of one stack take six seconds of processor time. `fork_services` changes how this process and its
+forks start the supervisor, the fork server of services, and the browser service: `python -P -m choir_browser`
+becomes a fork that runs the same module. Parent, session, user, environment variables, standard streams and
+inherited descriptors are the same. Differences: /proc shows the command line and environment of the first
+process, and memory pages are shared with it.
 
 Control's fork server of agents, which has the agents' modules, is a fork, too. It is made before control has
 threads, and waits until control starts it.
@@ -27,15 +28,14 @@ from typing import Any, NoReturn
 
 from choir_agent import fork_server
 from choir_common.confinement import command_line, script_path
-from choir_control.agents.runtimes.process import fork_server as control_side
+from choir_common.forks import client
 from choir_local import child_start
+from choir_local.launch import FORKED_MODULES
+from choir_local.service_fork_server import load_modules
 
-SERVICES = (
-    *("choir_local", "choir_local.rehearsal", "choir_browser", "choir_egress", "choir_gateway"),
-    *("choir_memory", "choir_control"),
-)
-LATE_IMPORTS = ("anyio._backends._asyncio", "httpcore2", "truststore", "uvicorn.lifespan.off")
-"""What services import only when they start; it takes a tenth of a second of processor time."""
+SERVER = "choir_local.service_fork_server"
+SERVICES = ("choir_local", SERVER, "choir_browser", *FORKED_MODULES)
+"""What starts as a fork; the last ones do so only if the fork server does not start them."""
 INTERPRETER = [sys.executable, "-P", "-m"]
 CONFINE = [sys.executable, "-I", "-S", script_path()]
 CHILD_START = [sys.executable, "-I", "-S", child_start.__file__]
@@ -44,6 +44,7 @@ FIRST_FREE = 3
 _former_streams: list[object] = []
 """Kept: an object that is freed would print what it has buffered and close a descriptor of ours."""
 
+_execute_module = runpy.run_module
 _execute = subprocess._fork_exec  # type: ignore[attr-defined]
 
 
@@ -62,12 +63,9 @@ class ServiceStart:
 
 def fork_services() -> None:
     """Import the services here, and start them in forks from now on."""
+    load_modules()
     for module in SERVICES:
-        importlib.import_module(f"{module}.__main__")
-    for module in LATE_IMPORTS:
-        importlib.import_module(module)
-    for module in [name for name, loaded in sys.modules.items() if loaded is None]:
-        del sys.modules[module]  # what an agent forbids itself to import, others may
+        importlib.import_module(_main_of(module))
     subprocess._fork_exec = _fork_or_execute  # type: ignore[attr-defined]
 
 
@@ -151,19 +149,19 @@ def _fork_waiting_process() -> None:
         ours.close()
         _wait_for_use(theirs)
     theirs.close()
-    execute = control_side.start_server
+    execute = client.start_server
 
     async def use_or_execute(
-        descriptor: int, environment: Mapping[str, str]
-    ) -> control_side.AgentProcess:
+        command: Sequence[str], descriptor: int, environment: Mapping[str, str]
+    ) -> client.ChildProcess:
         if ours.fileno() == -1:
-            return await execute(descriptor, environment)
+            return await execute(command, descriptor, environment)
         with ours:
             request = json.dumps([str(os.getpid()), dict(environment)]).encode()
             socket.send_fds(ours, [request], [descriptor])
-            return control_side.ForkedProcess(int(ours.recv(32)))
+            return client.ForkedProcess(int(ours.recv(32)))
 
-    control_side.start_server = use_or_execute
+    client.start_server = use_or_execute
 
 
 def _wait_for_use(control: socket.socket) -> NoReturn:
@@ -192,10 +190,23 @@ def run_service(start: ServiceStart) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = [start.module, *start.arguments]
-    del sys.modules[f"{start.module}.__main__"]
-    if start.module == "choir_control":
+    del sys.modules[_main_of(start.module)]
+    if start.module == SERVER:
+        runpy.run_module = _run_module_of_service
+    elif start.module == "choir_control":
         _fork_waiting_process()
     _exit_with(lambda: _run_module(start))
+
+
+def _main_of(module: str) -> str:
+    return SERVER if module == SERVER else f"{module}.__main__"
+
+
+def _run_module_of_service(module: str, **options: Any) -> dict[str, Any]:
+    """Run a module for the fork server of services."""
+    if module == "choir_control":
+        _fork_waiting_process()
+    return _execute_module(module, **options)
 
 
 def _run_module(start: ServiceStart) -> None:
@@ -205,9 +216,9 @@ def _run_module(start: ServiceStart) -> None:
         # What would execute a new interpreter runs the module here instead.
         unconfined = replace(start, parent=None, confinement=())
         os.execv = lambda *_: run_service(unconfined)  # type: ignore[assignment,return-value]
-        sys.modules[f"{start.module}.__main__"] = sys.modules["__main__"]
+        sys.modules[_main_of(start.module)] = sys.modules["__main__"]
         command_line.main([*start.confinement, "--", sys.executable])
-    runpy.run_module(start.module, run_name="__main__", alter_sys=True)
+    _execute_module(start.module, run_name="__main__", alter_sys=True)
 
 
 def _exit_with(program: Callable[[], object]) -> NoReturn:

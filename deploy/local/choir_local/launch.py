@@ -1,22 +1,26 @@
 """Start, readiness wait and stop of one child process, which is tied to the parent's life.
 
 A child gets a session of its own and a clean environment. It runs `child_start` first, which then executes
-the program. Every caller must `wait()` for its children.
+the program; a service of ours becomes a fork of `service_fork_server` instead. Every caller must `wait()` for
+its children.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
 from choir_common.errors import StartupError
+from choir_common.forks.client import ChildProcess, ForkServer
 from choir_common.i18n import _
+from choir_common.wire.forks import ServiceForkRequest
 from choir_local import child_start
 from choir_local.child_log import ChildLog, read_log_tail
 from choir_local.process_user import SAME_USER, ProcessUser
@@ -24,6 +28,11 @@ from choir_local.process_user import SAME_USER, ProcessUser
 FIRST_POLL_S = 0.005
 MAX_POLL_S = 0.05
 PIPE_ROOM = 60_000  # bytes; a Linux pipe takes 64 KiB before a writer blocks
+PYTHON = (sys.executable, "-P", "-m")  # -P: the working directory is not searched for modules
+FORKED_MODULES = (
+    *("choir_local.rehearsal", "choir_egress", "choir_gateway", "choir_memory", "choir_control"),
+)
+"""Services that start as forks; the browser service is confined, and so it is not among them."""
 INHERITED = (
     *("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "PLAYWRIGHT_BROWSERS_PATH"),
@@ -67,6 +76,57 @@ async def launch(command: Command, log: ChildLog) -> Process:
         os.close(output)
 
 
+class ServiceForks:
+    """Starts services as forks of a process that has their modules; see `service_fork_server`."""
+
+    def __init__(self) -> None:
+        command = (*PYTHON, "choir_local.service_fork_server")
+        self._server = ForkServer(command, clean_environment(), is_worthwhile=lambda: True)
+
+    async def preload(self) -> None:
+        """Start to load the modules, which takes seconds, without waiting for it."""
+        with contextlib.suppress(OSError):  # the first start of a service tries again
+            await self._server.start()
+
+    async def launch(self, command: Command, log: ChildLog) -> ChildProcess:
+        """Start `command` as `launch` does, as a fork if it runs one of those services. Raises OSError."""
+        if not _is_forked(command):
+            return await launch(command, log)
+        output = await log.open_pipe()
+        try:
+            return await self._fork(command, output)
+        except OSError as error:
+            text = f"the fork server failed ({error}); the service loads its own modules\n"
+            os.write(output, text.encode())
+            return await _spawn(command, output)
+        finally:
+            os.close(output)
+
+    async def close(self) -> None:
+        """End the fork server; the services live on."""
+        await self._server.close()
+
+    async def _fork(self, command: Command, output: int) -> ChildProcess:
+        module, *arguments = command.argv[len(PYTHON) :]
+        request = ServiceForkRequest(
+            module=module,
+            arguments=tuple(arguments),
+            environment=dict(command.env),
+            directory=str(Path.cwd()),
+            kept=command.fds,
+            parent=os.getpid(),
+            death_signal=int(command.death_signal),
+        )
+        with _filled_pipe(command) as stdin:
+            return await self._server.fork(request, (stdin, output, *command.fds))
+
+
+def _is_forked(command: Command) -> bool:
+    """Return whether a command runs one of the services that start as forks, where the kernel allows it."""
+    start, module = command.argv[: len(PYTHON)], command.argv[len(PYTHON) :][:1]
+    return sys.platform == "linux" and start == PYTHON and module[0] in FORKED_MODULES
+
+
 async def run_to_end(command: Command, within: timedelta) -> tuple[int, str]:
     """Run `command` and return its exit code and output; kill it after `within`.
 
@@ -84,15 +144,7 @@ async def run_to_end(command: Command, within: timedelta) -> tuple[int, str]:
 
 
 async def _spawn(command: Command, output: int) -> Process:
-    if len(command.stdin) > PIPE_ROOM:
-        raise ValueError(f"standard input of {command.argv[0]} exceeds {PIPE_ROOM} bytes")
-    # A real pipe, not asyncio's PIPE: that is a socket pair, which /dev/stdin cannot open.
-    read_end, write_end = os.pipe()
-    try:
-        os.write(write_end, command.stdin)
-    finally:
-        os.close(write_end)
-    try:
+    with _filled_pipe(command) as stdin:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
@@ -103,12 +155,27 @@ async def _spawn(command: Command, output: int) -> Process:
             command.identity.text,
             *command.argv,
             env=dict(command.env),
-            stdin=read_end,
+            stdin=stdin,
             stdout=output,
             stderr=STDOUT,
             pass_fds=command.fds,
             start_new_session=True,
         )
+
+
+@contextlib.contextmanager
+def _filled_pipe(command: Command) -> Iterator[int]:
+    """Yield the read end of a pipe with the command's standard input."""
+    if len(command.stdin) > PIPE_ROOM:
+        raise ValueError(f"standard input of {command.argv[0]} exceeds {PIPE_ROOM} bytes")
+    # A real pipe, not asyncio's PIPE: that is a socket pair, which /dev/stdin cannot open.
+    read_end, write_end = os.pipe()
+    try:
+        try:
+            os.write(write_end, command.stdin)
+        finally:
+            os.close(write_end)
+        yield read_end
     finally:
         os.close(read_end)
 
@@ -121,7 +188,7 @@ class ReadinessCheck(Protocol):
 
 
 async def wait_ready(
-    name: str, process: Process, check: ReadinessCheck, within: timedelta, log: ChildLog
+    name: str, process: ChildProcess, check: ReadinessCheck, within: timedelta, log: ChildLog
 ) -> None:
     """Return when `check` reports that the child is ready.
 
@@ -159,7 +226,7 @@ async def wait_ready(
         ) from error
 
 
-async def stop_child(process: Process, stop_signal: signal.Signals, within: timedelta) -> None:
+async def stop_child(process: ChildProcess, stop_signal: signal.Signals, within: timedelta) -> None:
     """Send the stop signal; kill the child if it takes longer than `within`."""
     if process.returncode is None:
         process.send_signal(stop_signal)

@@ -5,11 +5,12 @@ Used by `Supervisor`, with probes created in `services`.
 
 import asyncio
 import time
-from asyncio.subprocess import Process
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
+
+from choir_common.forks.client import ChildProcess
 
 
 class LivenessCheck(Protocol):
@@ -51,7 +52,7 @@ class ReplacementBudget:
         return True
 
 
-async def wait_for_hang(process: Process, check: LivenessCheck, probe: LivenessProbe) -> bool:
+async def wait_for_hang(process: ChildProcess, check: LivenessCheck, probe: LivenessProbe) -> bool:
     """Return True once the child fails its probes, False once it has ended."""
     exit_task = asyncio.ensure_future(process.wait())
     failures = 0

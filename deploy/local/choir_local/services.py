@@ -7,7 +7,6 @@ secrets it needs, as one JSON object on its standard input.
 import asyncio
 import os
 import signal
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -36,7 +35,7 @@ from choir_common.wire.model import JsonObject
 from choir_local.config_values import embedding_settings, gateway_secrets, memory_settings
 from choir_local.confinement import SERVICE_NEEDS, confine
 from choir_local.home import Home
-from choir_local.launch import Command, clean_environment
+from choir_local.launch import PYTHON, Command, clean_environment
 from choir_local.liveness import LivenessProbe
 from choir_local.model_choice import ModelChoice
 from choir_local.nats import EmbeddedNats
@@ -54,7 +53,6 @@ GIT_VARIABLES = (
     *("SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"),
     *("ALL_PROXY", "all_proxy"),
 )
-PYTHON = (sys.executable, "-P", "-m")  # -P: the working directory is not searched for modules
 
 
 @dataclass(frozen=True, slots=True)

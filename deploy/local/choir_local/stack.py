@@ -28,6 +28,7 @@ from choir_local.bus_users import service_users
 from choir_local.bytecode import compile_imports_of_agents
 from choir_local.config_values import own_transcription, read_config
 from choir_local.home import Home
+from choir_local.launch import ServiceForks
 from choir_local.model_choice import ModelChoice, choose_model
 from choir_local.model_record import (
     configured_model,
@@ -74,6 +75,7 @@ class Stack:
         self._settings = settings
         self._observer = observer
         self._services = services
+        self._forks = ServiceForks()
         self._supervisor: Supervisor | None = None
         self._setup: StackSetup | None = None
         self._stop_wanted = False
@@ -118,6 +120,14 @@ class Stack:
         # Checked here, so that a bad path gives a clear error instead of a failure during the start.
         check_socket_path(self.home.sockets / LONGEST_AGENT_SOCKET)
         check_version(self.home, backup_directory(self.home))
+        if self._services:
+            await self._forks.preload()
+        try:
+            await self._run_children()
+        finally:
+            await self._forks.close()
+
+    async def _run_children(self) -> None:
         await wait_for_old_children(read_state(self.home.state_file))
         # Chosen once, so that control keeps its port across restarts.
         with listen(LOOPBACK, self._settings.http_port, "CHOIR_HTTP_PORT") as free:
@@ -151,6 +161,7 @@ class Stack:
             observer=self,
             redactor=redactor,
             limits=LogLimitsReader(self.home.config_file),
+            launcher=self._forks.launch,
         )
 
     async def _make_setup(self, rehearsal: socket.socket) -> StackSetup:

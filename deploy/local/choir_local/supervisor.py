@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import signal
-from asyncio.subprocess import Process
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ import psutil
 
 from choir_common.backoff import Backoff
 from choir_common.errors import StartupError
+from choir_common.forks.client import ChildProcess
 from choir_common.logs.retention import LogLimitsSource
 from choir_common.redactor import Redactor
 from choir_local.child_log import ChildLog
@@ -46,6 +46,13 @@ class ChildProgram(ReadinessCheck, LivenessCheck, Protocol):
 
         Raises StartupError if the child cannot be started now.
         """
+
+
+class Launcher(Protocol):
+    """Starter of child processes."""
+
+    async def __call__(self, command: Command, log: ChildLog, /) -> ChildProcess:
+        """Start a child with its output read into its log. Raises OSError."""
 
 
 class SupervisorObserver(Protocol):
@@ -88,12 +95,14 @@ class Supervisor:
         observer: SupervisorObserver,
         redactor: Redactor | None = None,
         limits: LogLimitsSource | None = None,
+        launcher: Launcher = launch,
     ) -> None:
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._failure: StartupError | None = None
         self._observer = observer
         self._orphans = OrphanReaper()
+        self.launch = launcher
         self._runners = {
             child.name: _ChildRunner(
                 child,
@@ -216,7 +225,7 @@ class _ChildRunner:
             )
             if command is None:
                 return
-            process = await launch(command, self._log)
+            process = await self._supervisor.launch(command, self._log)
         except (StartupError, OSError) as error:
             self._handle_failed_start(error)
             return
@@ -226,7 +235,7 @@ class _ChildRunner:
         finally:
             await self._end(process)
 
-    async def _serve(self, process: Process) -> None:
+    async def _serve(self, process: ChildProcess) -> None:
         """Wait until the child is ready, then until it ends or the supervisor stops."""
         child, supervisor = self.child, self._supervisor
         try:
@@ -245,7 +254,7 @@ class _ChildRunner:
         if asyncio.get_running_loop().time() - started > STABLE_S:
             self._backoff.reset()
 
-    async def _wait_until_exit(self, process: Process) -> None:
+    async def _wait_until_exit(self, process: ChildProcess) -> None:
         """Return once the child has ended; kill it if it hangs."""
         probe = self.child.probe
         while probe is not None and await wait_for_hang(process, self.child.program, probe):
@@ -263,7 +272,7 @@ class _ChildRunner:
             self._supervisor.fail(reason)
         self._set("failed", note=str(error))
 
-    async def _end(self, process: Process) -> None:
+    async def _end(self, process: ChildProcess) -> None:
         """Stop the process after its dependents, and kill the rest of its process group."""
         if self._supervisor.stopping and process.returncode is None:
             self._set("stopping")

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -13,6 +12,7 @@ from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_testing.rehearsal import run_rehearsal
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World
+from tests.support.kernel_facts import describe
 
 
 @pytest.fixture
@@ -31,38 +31,6 @@ async def home(on_disk: None, stopped: World) -> AsyncIterator[World]:
         path.write_text(json.dumps(config))
         yield stopped
         await stopped.stop()
-
-
-def describe(pid: int) -> dict[str, object]:
-    """Return what the kernel allows a process: user, capabilities, limits, namespaces, files."""
-    process = Path("/proc", str(pid))
-    status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
-    rights = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
-    rest = ("NoNewPrivs", "Seccomp", "Umask", "SigIgn", "SigCgt", "SigBlk")
-    mounts = [line.split(" ", 5)[3:] for line in (process / "mountinfo").read_text().splitlines()]
-    own = psutil.Process().pid
-    return {
-        **{name: status[name] for name in (*rights, *rest)},
-        "limits": (process / "limits").read_text(),
-        "badness": (process / "oom_score_adj").read_text(),
-        "cgroup": (process / "cgroup").read_text(),
-        "mounts": sorted(map(str, mounts)),
-        "apart": [namespace(pid, kind) != namespace(own, kind) for kind in ("mnt", "net", "ipc")],
-        "session": os.getsid(pid) == pid,
-        "files": sorted(
-            target
-            for path in (process / "fd").iterdir()
-            if not (target := str(path.readlink())).startswith(("socket:", "pipe:"))
-        ),
-        "pipes": len(
-            [path for path in (process / "fd").iterdir() if "pipe:" in str(path.readlink())]
-        ),
-        "folder": str((process / "cwd").readlink()),
-    }
-
-
-def namespace(pid: int, kind: str) -> Path:
-    return Path("/proc", str(pid), "ns", kind).readlink()
 
 
 async def test_a_fork_is_confined_as_an_agent_with_an_interpreter_of_its_own(home: World) -> None:

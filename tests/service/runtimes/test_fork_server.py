@@ -10,7 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from choir_control.agents.runtimes.process.fork_server import ForkedProcess, ForkServer
+from choir_common.forks.client import ForkedProcess, ForkServer
+from choir_common.wire.forks import AgentForkRequest
+from choir_control.agents.runtimes.process.launch import FORK_SERVER
 from choir_control.agents.runtimes.process.orphans import adopt_orphans
 
 STATE_OF_MODULES = """
@@ -30,16 +32,17 @@ NO_BOOT_LINE = "Standard input is empty"
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ForkServer]:
     monkeypatch.setenv("CHOIR_SECRET", CANARY)
     adopt_orphans()
-    server = ForkServer(ENVIRONMENT)
+    server = ForkServer(FORK_SERVER, ENVIRONMENT)
     yield server
     await server.close()
 
 
 async def fork(server: ForkServer, output: Path) -> ForkedProcess:
     """Fork an agent that is not confined, and whose boot line is missing."""
-    options = ["--parent", str(os.getpid()), "--chdir", "/"]
+    options = ("--parent", str(os.getpid()), "--chdir", "/")
+    request = AgentForkRequest(confinement=options, environment=ENVIRONMENT)
     with Path(os.devnull).open("rb") as nothing, output.open("wb") as file:
-        return await server.fork(options, ENVIRONMENT, nothing.fileno(), file.fileno())
+        return await server.fork(request, (nothing.fileno(), file.fileno()))
 
 
 def find_server() -> psutil.Process:
@@ -110,8 +113,8 @@ async def test_after_a_start_was_cancelled_the_next_gets_its_own_agent(
 async def test_an_idle_server_ends_if_it_is_not_worth_its_memory(
     is_worthwhile: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("choir_control.agents.runtimes.process.fork_server.IDLE_S", 0.1)
-    server = ForkServer(ENVIRONMENT, lambda: is_worthwhile)
+    monkeypatch.setattr("choir_common.forks.client.IDLE_S", 0.1)
+    server = ForkServer(FORK_SERVER, ENVIRONMENT, lambda: is_worthwhile)
     await server.start()
     process = find_server()
     await asyncio.sleep(0.5)

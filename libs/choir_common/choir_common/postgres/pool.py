@@ -34,6 +34,10 @@ MAX_QUERIES = 5_000
 `transaction_in`."""
 STATEMENT_TIMEOUT_S = 30.0
 ACQUIRE_TIMEOUT_S = 5.0
+GROW_AFTER_S = 0.02
+"""A pool opens another connection only if none becomes free within this time, and one at a time. Each is a
+process of the server, which takes 10 ms of processor time to start, and megabytes; without a pause, all that
+begins when a service starts would open one each."""
 RETRY_AFTER_S = 2.0
 # Raised by asyncpg when the server or the connection is lost or failing; InternalClientError in more than
 # half of the measured kills.
@@ -90,6 +94,8 @@ class Database:
         self._application = application
         self._setup = setup
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._freed = asyncio.Event()
+        self._is_growing = False
         self._was_full = False
         self._touched: dict[int, set[str]] = {}
 
@@ -193,7 +199,7 @@ class Database:
             try:
                 # asyncpg's own timeout would create a task
                 async with asyncio.timeout(ACQUIRE_TIMEOUT_S):
-                    connection = await self._pool.acquire()
+                    connection = await self._acquire(self._pool)
             except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS) as error:
                 raise _unreachable(error) from error
             try:
@@ -206,6 +212,29 @@ class Database:
             finally:
                 with contextlib.suppress(*_CONNECTION_ERRORS):
                     await self._pool.release(connection, timeout=ACQUIRE_TIMEOUT_S)
+                self._freed.set()
+
+    async def _acquire(self, pool: "asyncpg.Pool[asyncpg.Record]") -> Connection:
+        """Return a free connection, or a new one after a while if none becomes free."""
+        patience = GROW_AFTER_S if pool.get_size() else 0
+        while not pool.get_idle_size() and pool.get_size() < self._size:
+            self._freed.clear()
+            try:
+                async with asyncio.timeout(patience):
+                    await self._freed.wait()
+            except TimeoutError:
+                patience = GROW_AFTER_S
+                if not self._is_growing:
+                    return await self._grow(pool)
+        return await pool.acquire()
+
+    async def _grow(self, pool: "asyncpg.Pool[asyncpg.Record]") -> Connection:
+        """Return a new connection, or one that became free just now."""
+        self._is_growing = True
+        try:
+            return await pool.acquire()
+        finally:
+            self._is_growing = False
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:

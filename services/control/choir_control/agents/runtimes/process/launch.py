@@ -16,7 +16,9 @@ import orjson
 import structlog
 
 from choir_common.confinement import script_path, users
+from choir_common.forks.client import ChildProcess, ForkServer
 from choir_common.logs.pump import PipeReader
+from choir_common.wire.forks import AgentForkRequest
 from choir_common.wire.rpc import AgentStartParameters
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.port import LaunchSpec
@@ -32,12 +34,12 @@ from choir_control.agents.runtimes.process.cgroups import (
     CgroupError,
     find_own_delegated,
 )
-from choir_control.agents.runtimes.process.fork_server import AgentProcess, ForkServer
 
 log = structlog.get_logger()
 
 # -I: no file of the workspace, which is the working directory, can be imported as a module.
 AGENT = (sys.executable, "-I", "-m", "choir_agent")
+FORK_SERVER = (sys.executable, "-I", "-m", "choir_agent.fork_server")
 TRIAL = (sys.executable, "-I", "-m", "choir_agent.tool_bench", "try")
 CONFINE = (sys.executable, "-I", "-S", script_path())
 SHARING_AGENTS = 3
@@ -77,6 +79,7 @@ class ProcessLauncher:
         # The kernel shows the server's environment as that of its forks, and TMPDIR identifies an agent.
         common = common_environment(environment)
         self._fork_server = ForkServer(
+            FORK_SERVER,
             {**common, "TMPDIR": str(home / "agents" / "fork-server")},
             lambda: len(agents) >= SHARING_AGENTS,
         )
@@ -106,7 +109,7 @@ class ProcessLauncher:
                 self._probed = True
         return boundary
 
-    async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> tuple[AgentProcess, PipeReader]:
+    async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> tuple[ChildProcess, PipeReader]:
         """Start the agent, and the task that reads its output. Raises OSError.
 
         This must run in the event loop's thread: the kernel ties the parent-death signal to the forking
@@ -122,13 +125,16 @@ class ProcessLauncher:
 
     async def _start(
         self, options: Sequence[str], boundary: Boundary, line: bytes, output: int
-    ) -> AgentProcess:
+    ) -> ChildProcess:
         """Start the agent as a fork if possible, else with an interpreter of its own."""
         environment = boundary.environment(self._environment)
         if self._forks_agents:
             try:
+                request = AgentForkRequest(
+                    confinement=tuple(options), environment=dict(environment)
+                )
                 with _boot_pipe(line) as stdin:
-                    return await self._fork_server.fork(options, environment, stdin, output)
+                    return await self._fork_server.fork(request, (stdin, output))
             except OSError as error:
                 log.warning(
                     "the fork server failed; the agent loads its own modules", error=str(error)

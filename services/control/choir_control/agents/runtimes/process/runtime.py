@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.forks.client import ChildProcess
 from choir_common.logs.pump import PipeReader
 from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.agent_logs import AgentLogs
@@ -21,7 +22,6 @@ from choir_control.agents.runtimes.port import LaunchSpec, RunningAgent
 from choir_control.agents.runtimes.process import orphans
 from choir_control.agents.runtimes.process.boundary import ProcessLimits
 from choir_control.agents.runtimes.process.cgroups import AgentCgroups
-from choir_control.agents.runtimes.process.fork_server import AgentProcess
 from choir_control.agents.runtimes.process.launch import AGENT, ProcessLauncher, trial_group
 from choir_control.agents.runtimes.process.orphans import ProcessRecordStore
 
@@ -37,7 +37,7 @@ class ProcessAgent:
     """State of one agent from its start to its exit; `process` is None until it was forked."""
 
     spec: LaunchSpec
-    process: AgentProcess | None = None
+    process: ChildProcess | None = None
     output: PipeReader | None = None
     session_over: bool = False
     exited: asyncio.Event = field(default_factory=asyncio.Event)
@@ -209,7 +209,7 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
         _signal(agent.process, signal.SIGKILL)
         self._watch(agent, self._follow(agent, agent.process))
 
-    async def _follow(self, agent: ProcessAgent, process: AgentProcess) -> None:
+    async def _follow(self, agent: ProcessAgent, process: ChildProcess) -> None:
         """Wait for the exit, kill leftover processes, archive the log if needed, and report the exit."""
         spec = agent.spec
         code = await process.wait()
@@ -253,7 +253,7 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
         return count + orphans.kill_unrecorded(self._home / "agents", self._live_pids())
 
 
-def _signal(process: AgentProcess, number: signal.Signals) -> None:
+def _signal(process: ChildProcess, number: signal.Signals) -> None:
     # `process.send_signal` would reap a process that has just ended, and its exit code would be lost.
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):

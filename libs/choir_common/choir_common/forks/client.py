@@ -1,25 +1,21 @@
-"""Control's side of the fork server, which forks agents from a process that has their modules loaded."""
+"""The side of a fork server that asks for forks and watches them; needs a running event loop."""
 
 import asyncio
 import contextlib
 import os
 import signal
 import socket
-import sys
 from asyncio.subprocess import DEVNULL
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import structlog
 from pydantic import ValidationError
 
-from choir_common.wire.agent_forks import MAX_PACKET_BYTES, AgentForkReply, AgentForkRequest
+from choir_common.wire.forks import MAX_PACKET_BYTES, ForkReply
+from choir_common.wire.model import WireModel
 
-log = structlog.get_logger()
-
-SERVER = (sys.executable, "-I", "-m", "choir_agent.fork_server")
-REPLY_WITHIN_S = 30.0
-"""The first reply comes when the modules are loaded, which takes seconds on a slow machine."""
+REPLY_WITHIN_S = 60.0
+"""The first reply comes when the modules are loaded, which takes half a minute on a very busy machine."""
 
 IDLE_S = 60.0
 """A server without work ends after this time, if few agents run: alone it takes more memory than it saves."""
@@ -27,8 +23,8 @@ UNKNOWN_CODE = 255
 """Exit code of a child that another part of this process has reaped; asyncio says the same then."""
 
 
-class AgentProcess(Protocol):
-    """What the runtime needs of a child process; `asyncio.subprocess.Process` has it, too."""
+class ChildProcess(Protocol):
+    """What is needed of a child process; `asyncio.subprocess.Process` has it, too."""
 
     @property
     def pid(self) -> int:
@@ -40,6 +36,12 @@ class AgentProcess(Protocol):
 
     async def wait(self) -> int:
         """Wait for its end and return its exit code."""
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal; raises ProcessLookupError if it has ended."""
+
+    def kill(self) -> None:
+        """Send it SIGKILL; raises ProcessLookupError if it has ended."""
 
 
 class ForkedProcess:
@@ -59,6 +61,16 @@ class ForkedProcess:
         assert self.returncode is not None
         return self.returncode
 
+    def send_signal(self, number: int) -> None:
+        """Send it a signal; raises ProcessLookupError if it has ended."""
+        if self.returncode is not None:
+            raise ProcessLookupError
+        signal.pidfd_send_signal(self._handle, number)
+
+    def kill(self) -> None:
+        """Send it SIGKILL; raises ProcessLookupError if it has ended."""
+        self.send_signal(signal.SIGKILL)
+
     def _reap(self) -> None:
         asyncio.get_running_loop().remove_reader(self._handle)
         os.close(self._handle)
@@ -71,20 +83,25 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """Starts agents as forks of one process, which is started when one is needed and there is none."""
+    """Starts programs as forks of one process, which is started when one is needed and there is none."""
 
     def __init__(
-        self, environment: Mapping[str, str], is_worthwhile: Callable[[], bool] = lambda: False
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        is_worthwhile: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`environment` is what all agents have in common, and has no secrets.
+        """`command` runs the server, with two more words: its socket and this process.
 
-        An idle server lives on while `is_worthwhile` says so.
+        `environment` is what all forks have in common, and has no secrets. An idle server lives on while
+        `is_worthwhile` says so.
         """
+        self._command = tuple(command)
         self._environment = dict(environment)
         self._is_worthwhile = is_worthwhile
         self._idle: asyncio.TimerHandle | None = None
         self._connection: socket.socket | None = None
-        self._process: AgentProcess | None = None
+        self._process: ChildProcess | None = None
         self._one_at_a_time = asyncio.Lock()
 
     async def start(self) -> None:
@@ -96,25 +113,22 @@ class ForkServer:
             await self._open()
             self._restart_idle_time()
 
-    async def fork(
-        self, confinement: Sequence[str], environment: Mapping[str, str], stdin: int, output: int
-    ) -> ForkedProcess:
-        """Fork an agent with these standard streams, which becomes a child of this process.
+    async def fork(self, request: WireModel, descriptors: Sequence[int]) -> ForkedProcess:
+        """Fork a program with these descriptors, which becomes a child of this process.
 
-        Raises OSError; a fork that was made nevertheless ends when `stdin` does.
+        Raises OSError; a fork that was made nevertheless ends when its standard input does.
         """
-        request = AgentForkRequest(
-            confinement=tuple(confinement), environment=dict(environment)
-        ).model_dump_json()
         async with self._one_at_a_time:
             connection = await self._open()
             self._restart_idle_time()
             try:
                 async with asyncio.timeout(REPLY_WITHIN_S):
-                    socket.send_fds(connection, [request.encode()], [stdin, output])
+                    socket.send_fds(
+                        connection, [request.model_dump_json().encode()], list(descriptors)
+                    )
                     loop = asyncio.get_running_loop()
                     reply = await loop.sock_recv(connection, MAX_PACKET_BYTES)
-                return ForkedProcess(AgentForkReply.model_validate_json(reply).pid)
+                return ForkedProcess(ForkReply.model_validate_json(reply).pid)
             except TimeoutError:
                 self._end()
                 raise OSError(f"no reply within {REPLY_WITHIN_S:g} s") from None
@@ -139,7 +153,9 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
-                self._process = await start_server(theirs.fileno(), self._environment)
+                self._process = await start_server(
+                    self._command, theirs.fileno(), self._environment
+                )
         except BaseException:
             ours.close()
             raise
@@ -170,10 +186,12 @@ class ForkServer:
                 os.kill(process.pid, signal.SIGKILL)
 
 
-async def start_server(descriptor: int, environment: Mapping[str, str]) -> AgentProcess:
+async def start_server(
+    command: Sequence[str], descriptor: int, environment: Mapping[str, str]
+) -> ChildProcess:
     """Start a fork server that reads requests from a descriptor. Raises OSError."""
     return await asyncio.create_subprocess_exec(
-        *SERVER,
+        *command,
         str(descriptor),
         str(os.getpid()),
         stdin=DEVNULL,
