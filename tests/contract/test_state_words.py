@@ -27,7 +27,8 @@ LEAST = 140
 """Fewer values would mean that the types are not found any more."""
 PAGE_WORDS = re.compile(
     r"(approvals\.state|cost\.run|log\.outcome|log\.status|memory\.grain|memory\.kind"
-    r"|memory\.status|now\.agent|now\.state|setup\.outcome|setup\.state)\.\w+$|cost\.schedule\.(active|ended|paused)$"
+    r"|memory\.status|now\.agent|now\.state|setup\.outcome|setup\.state)\.\w+$"
+    r"|cost\.schedule\.(active|ended|paused)$"
 )
 """Keys of the page's texts for states and kinds."""
 LEAST_ON_PAGE = 35

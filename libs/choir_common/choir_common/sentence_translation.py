@@ -16,7 +16,7 @@ MAX_LENGTH = 2_000
 """Characters; a longer text quotes something, and patterns would take time on it."""
 MIN_WORDS = 2
 """Words of a template outside its fields: `{name}: {reason}` would match what nobody said."""
-MAX_DEPTH = 4
+MAX_DEPTH = 8
 _WORD = re.compile(r"[A-Za-z']{2,}")
 _SEPARATORS = (
     re.compile(r"(\n)"),
@@ -104,7 +104,8 @@ class _Sentences:
 
     def _parts(self, text: str, depth: int) -> str:
         for separator in _SEPARATORS:
-            parts = separator.split(text)
+            # the first place alone: what follows may be one sentence with separators of its own
+            parts = separator.split(text, maxsplit=1)
             if len(parts) > 1:
                 translated = [self.translate(part, depth + 1) for part in parts[::2]]
                 if translated != parts[::2]:

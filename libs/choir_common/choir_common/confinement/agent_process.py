@@ -113,7 +113,7 @@ def confine_linux(options: ConfinementOptions) -> list[str]:
     Path("/proc/self/oom_score_adj").write_text("500")
     # Before the view, in which there are no cgroups.
     cgroup = join_cgroup(options.cgroup) if options.cgroup else None
-    missing = []
+    missing: list[str] = []
     alone = False
     if options.view:
         enter_namespaces(kernel, options.network)

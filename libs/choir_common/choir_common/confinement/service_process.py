@@ -121,7 +121,7 @@ def _enter(kernel: Kernel, options: ConfinementOptions) -> list[str]:
 
 def _restrict(kernel: Kernel, options: ConfinementOptions) -> list[str]:
     """Apply Landlock and the list of system calls, and drop privileges; return what is missing."""
-    missing = []
+    missing: list[str] = []
     if restrict(kernel, options) == 0:
         missing.append(
             _("Landlock: {service} can use every file that its user can").format(

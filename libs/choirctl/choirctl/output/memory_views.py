@@ -22,6 +22,8 @@ LONGEST = 100
 SHOWN_IDS = 3
 # fields of a record that `document_facts` shows elsewhere or not at all
 HIDDEN_FIELDS = ("type", "id", "text", "metadata")
+WORD_FIELDS = ("grain", "kind", "origin", "status", "status_before", "tier")
+"""Fields of a record whose values are words of the wire."""
 
 
 def document_rows(documents: Sequence[DocumentView]) -> Table:
@@ -78,7 +80,8 @@ def document_facts(document: DocumentDetail) -> Table:
     record = document.record
     facts.add_row(_("document"), getattr(record, "id", "-"))
     for name, value in record.model_dump(exclude=set(HIDDEN_FIELDS), exclude_none=True).items():
-        facts.add_row(name.replace("_", " "), escape(str(value)))
+        shown = state_text(value) if name in WORD_FIELDS else str(value)
+        facts.add_row(state_text(name), escape(shown))
     for name, value in getattr(record, "metadata", {}).items():
         facts.add_row(escape(_("metadata {name}").format(name=name)), escape(str(value)))
     facts.add_row(_("vectors"), str(document.vectors))

@@ -112,7 +112,7 @@ class ProgramLines:
 
     async def _reason_of_end(self) -> str:
         """Return how the program ended, and the end of what it wrote to standard error."""
-        reason = _("it closed its output")
+        reason: str = _("it closed its output")
         with suppress(TimeoutError, OSError, ValueError):
             async with asyncio.timeout(END_WITHIN_S):
                 reply = await self._call.wait()

@@ -112,19 +112,16 @@ class ReadinessChecks:
         # A degraded memory counts as ready: search without embeddings still works.
         status = await self._memory.status()
         building = status.building
-        if building is not None and building.documents is not None:
-            progress = "; " + _("{embedder}: {done} of {documents} embedded again").format(
-                embedder=building.embedder, done=building.done, documents=building.documents
-            )
-        else:
-            progress = ""
-        backlog = await self._archives.describe_backlog()
-        late = f"; {backlog}" if backlog else ""
-        state = status.degraded or _("{embedder}, {queued} to embed").format(
+        state: str = status.degraded or _("{embedder}, {queued} to embed").format(
             embedder=status.embedder, queued=status.queued
         )
-        limits = f"; {status.limitation}" if status.limitation else ""
-        return state + progress + late + limits
+        progress = ""
+        if building is not None and building.documents is not None:
+            progress = _("{embedder}: {done} of {documents} embedded again").format(
+                embedder=building.embedder, done=building.done, documents=building.documents
+            )
+        backlog = await self._archives.describe_backlog()
+        return "; ".join(filter(None, (state, progress, backlog, status.limitation)))
 
     async def _check_browser(self) -> str:
         status = await self._browser.status()

@@ -78,7 +78,7 @@ class AgentCgroups:
             if lacking := [name for name in self._required if name not in available]:
                 raise CgroupError(
                     _("{base} has no controller {lacking}").format(
-                        base=self._base, lacking=" and ".join(lacking)
+                        base=self._base, lacking=", ".join(lacking)
                     )
                 )
             self._controllers = tuple(
