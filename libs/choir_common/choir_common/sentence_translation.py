@@ -26,6 +26,8 @@ _SEPARATORS = (
     re.compile(r"(, )"),
 )
 """What services put between two sentences, the strongest first."""
+_FIRST_OF_LISTS = 3
+"""The first separator that also stands in lists of names."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,23 @@ class _Sentences:
         return template.fill(values)
 
     def _parts(self, text: str, depth: int) -> str:
-        for separator in _SEPARATORS:
-            # the first place alone: what follows may be one sentence with separators of its own
-            parts = separator.split(text, maxsplit=1)
+        for number, separator in enumerate(_SEPARATORS):
+            parts = separator.split(text)
+            # a sentence may have separators of its own: the longest beginning that is one comes first
+            for end in range(len(parts) - 2, 0, -2):
+                head, tail = "".join(parts[:end]), "".join(parts[end + 1 :])
+                # a single word in a list, or before a colon, is a name
+                found = (
+                    self._whole(head, depth) if " " in head or number < _FIRST_OF_LISTS else None
+                )
+                if found is not None:
+                    return found + parts[end] + self.translate(tail, depth + 1)
             if len(parts) > 1:
-                translated = [self.translate(part, depth + 1) for part in parts[::2]]
-                if translated != parts[::2]:
-                    parts[::2] = translated
-                    return "".join(parts)
+                head, tail = parts[0], "".join(parts[2:])
+                is_name = " " not in tail and number >= _FIRST_OF_LISTS
+                translated = tail if is_name else self.translate(tail, depth + 1)
+                if translated != tail:
+                    return head + parts[1] + translated
         return text
 
     def _candidates(self, text: str) -> Iterator[_Template]:
