@@ -117,11 +117,15 @@ class _Sentences:
                 if found is not None:
                     return found + parts[end] + self.translate(tail, depth + 1)
             if len(parts) > 1:
-                head, tail = parts[0], "".join(parts[2:])
-                is_name = " " not in tail and number >= _FIRST_OF_LISTS
-                translated = tail if is_name else self.translate(tail, depth + 1)
-                if translated != tail:
-                    return head + parts[1] + translated
+                sides = (parts[0], "".join(parts[2:]))
+                head, tail = (
+                    it
+                    if " " not in it and number >= _FIRST_OF_LISTS
+                    else self.translate(it, depth + 1)
+                    for it in sides
+                )
+                if (head, tail) != sides:
+                    return head + parts[1] + tail
         return text
 
     def _candidates(self, text: str) -> Iterator[_Template]:

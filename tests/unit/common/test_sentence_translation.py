@@ -53,3 +53,16 @@ def test_a_name_inside_a_sentence_is_not_translated() -> None:
     """An agent may have the name of a state."""
     sent = str(_("{dm} is not bound: {message}").format(dm="running", message="x"))
     assert translate_sentence(sent, "de").startswith("running ")
+
+
+def test_a_sentence_keeps_its_separators_inside_a_list_of_sentences() -> None:
+    """`status` shows such a text where the host lacks walls."""
+    walls = (
+        _("users of their own ({error}): agents run as root").format(error="[Errno 17] a: 'x'"),
+        _("idle; starts on the first page ({program})").format(program="/usr/bin/chromium"),
+    )
+    sent = "this host lacks: " + "; ".join(map(str, walls))
+    translated = "; ".join(it.in_language("de") for it in walls)
+    assert (
+        translate_sentence(sent, "de") == f"{_('this host lacks').in_language('de')}: {translated}"
+    )
