@@ -80,10 +80,10 @@ class _Sentences:
         core = text.strip()
         if not core or depth > MAX_DEPTH:
             return text
-        found = self._whole(core, depth)
-        if found is None:
+        sentence = self._whole(core, depth)
+        if sentence is None:
             return self._parts(text, depth)
-        return text.replace(core, found, 1)
+        return text.replace(core, sentence, 1)
 
     def _whole(self, text: str, depth: int) -> str | None:
         if text in self._exact:
@@ -111,11 +111,11 @@ class _Sentences:
             for end in range(len(parts) - 2, 0, -2):
                 head, tail = "".join(parts[:end]), "".join(parts[end + 1 :])
                 # a single word in a list, or before a colon, is a name
-                found = (
+                sentence = (
                     self._whole(head, depth) if " " in head or number < _FIRST_OF_LISTS else None
                 )
-                if found is not None:
-                    return found + parts[end] + self.translate(tail, depth + 1)
+                if sentence is not None:
+                    return sentence + parts[end] + self.translate(tail, depth + 1)
             if len(parts) > 1:
                 sides = (parts[0], "".join(parts[2:]))
                 head, tail = (

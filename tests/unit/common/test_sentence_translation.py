@@ -10,7 +10,7 @@ LIMITS = _(
     "tool calls are limited by a check four times a second, and their processor time by priority only: "
     "{error}"
 )
-SAID: tuple[Message, ...] = (
+SENTENCES: tuple[Message, ...] = (
     _("the database is read-only"),
     CGROUP,
     # a sentence inside another, as control composes the detail of a part
@@ -24,22 +24,22 @@ SAID: tuple[Message, ...] = (
 )
 
 
-@pytest.mark.parametrize("message", SAID, ids=str)
+@pytest.mark.parametrize("message", SENTENCES, ids=str)
 def test_a_sentence_that_crossed_a_wire_is_translated_as_the_message_would_be(
     message: Message,
 ) -> None:
-    sent = str(message)
-    assert translate_sentence(sent, "de") == message.in_language("de") != sent
-    assert translate_sentence(sent, "en") == sent
+    english = str(message)
+    assert translate_sentence(english, "de") == message.in_language("de") != english
+    assert translate_sentence(english, "en") == english
 
 
 @pytest.mark.parametrize("separator", ["; ", "\n", ": "])
 def test_sentences_are_translated_one_by_one_and_unknown_ones_stay(separator: str) -> None:
-    sent = separator.join(("the database is read-only", "something a plug-in says", str(CGROUP)))
+    english = separator.join(("the database is read-only", "something a plug-in says", str(CGROUP)))
     translated = separator.join(
-        (SAID[0].in_language("de"), "something a plug-in says", CGROUP.in_language("de"))
+        (SENTENCES[0].in_language("de"), "something a plug-in says", CGROUP.in_language("de"))
     )
-    assert translate_sentence(sent, "de") == translated
+    assert translate_sentence(english, "de") == translated
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_what_choir_did_not_say_stays(text: str) -> None:
 
 def test_a_name_inside_a_sentence_is_not_translated() -> None:
     """An agent may have the name of a state."""
-    sent = str(_("{dm} is not bound: {message}").format(dm="running", message="x"))
-    assert translate_sentence(sent, "de").startswith("running ")
+    english = str(_("{dm} is not bound: {message}").format(dm="running", message="x"))
+    assert translate_sentence(english, "de").startswith("running ")
 
 
 def test_a_sentence_keeps_its_separators_inside_a_list_of_sentences() -> None:
@@ -61,8 +61,9 @@ def test_a_sentence_keeps_its_separators_inside_a_list_of_sentences() -> None:
         _("users of their own ({error}): agents run as root").format(error="[Errno 17] a: 'x'"),
         _("idle; starts on the first page ({program})").format(program="/usr/bin/chromium"),
     )
-    sent = "this host lacks: " + "; ".join(map(str, walls))
+    english = "this host lacks: " + "; ".join(map(str, walls))
     translated = "; ".join(it.in_language("de") for it in walls)
     assert (
-        translate_sentence(sent, "de") == f"{_('this host lacks').in_language('de')}: {translated}"
+        translate_sentence(english, "de")
+        == f"{_('this host lacks').in_language('de')}: {translated}"
     )
