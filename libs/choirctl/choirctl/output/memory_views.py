@@ -80,8 +80,8 @@ def document_facts(document: DocumentDetail) -> Table:
     record = document.record
     facts.add_row(_("document"), getattr(record, "id", "-"))
     for name, value in record.model_dump(exclude=set(HIDDEN_FIELDS), exclude_none=True).items():
-        shown = state_text(value) if name in WORD_FIELDS else str(value)
-        facts.add_row(state_text(name), escape(shown))
+        cell = state_text(value) if name in WORD_FIELDS else str(value)
+        facts.add_row(state_text(name), escape(cell))
     for name, value in getattr(record, "metadata", {}).items():
         facts.add_row(escape(_("metadata {name}").format(name=name)), escape(str(value)))
     facts.add_row(_("vectors"), str(document.vectors))
