@@ -15,7 +15,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling  # type: ignore[import
 ROOT = Path(__file__).parents[2]
 ENGINE = re.compile(r"^from tests\.(compose|service\.runtimes)\.containers import", re.MULTILINE)
 ONE_STACK = re.compile(
-    r"tests/service/choirctl/test_(collection|config_and_secrets|nouns|smoke|terminal)\.py"
+    r"tests/service/choirctl/test_(collection|config_and_secrets|german|nouns|smoke|terminal)\.py"
 )
 # long tests start first, and the many short ones fill the remaining time
 LONGEST_FIRST = ("faults", "journey", "security", "service", "contract", "unit")

@@ -113,7 +113,7 @@ class ServiceForks:
             arguments=tuple(arguments),
             environment=dict(command.env),
             directory=str(Path.cwd()),
-            kept=command.fds,
+            numbers=command.fds,
             parent=os.getpid(),
             death_signal=int(command.death_signal),
         )

@@ -41,7 +41,7 @@ def become_service(request: ServiceForkRequest, descriptors: Sequence[int]) -> N
     """Run a service as a new interpreter would; raises SystemExit with its exit code."""
     stdin, output, *others = descriptors
     take_streams(stdin, output)
-    _take_descriptors(others, request.kept)
+    _take_descriptors(others, request.numbers)
     os.environ.clear()
     os.environ.update(request.environment)
     time.tzset()

@@ -8,7 +8,8 @@ an f-string does, is English and never wrong. How to translate: docs/how-to/tran
 
 import gettext
 import string
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
@@ -173,3 +174,21 @@ def load_catalogue(language: str) -> gettext.NullTranslations:
     if language == ENGLISH or language not in LANGUAGES:
         return gettext.NullTranslations()
     return gettext.translation(DOMAIN, LOCALES, [language], fallback=True)
+
+
+def catalogue_texts(language: str) -> Iterator[tuple[str, str]]:
+    """Yield each English text of a catalogue with its translation; of a plural, both forms.
+
+    `gettext` does not keep the English plural, so this reads the file: a header, then tables of lengths and
+    offsets of the texts.
+    """
+    content = (LOCALES / language / "LC_MESSAGES" / f"{DOMAIN}.mo").read_bytes()
+    count, *tables = struct.unpack_from("<III", content, 8)
+    rows = ([_texts_at(content, table + 8 * row) for table in tables] for row in range(count))
+    for english, translations in rows:
+        yield from zip(english, translations, strict=False)
+
+
+def _texts_at(content: bytes, entry: int) -> list[str]:
+    length, start = struct.unpack_from("<II", content, entry)
+    return content[start : start + length].decode().split("\0")

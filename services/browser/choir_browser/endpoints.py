@@ -16,6 +16,7 @@ from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import Unavailable
 from choir_common.extras import has_extra, installed_version
 from choir_common.http.service_app import make_service_app
+from choir_common.i18n import _
 from choir_common.wire.browser import (
     NO_SANDBOX,
     NOT_CONFINED,
@@ -44,14 +45,15 @@ class ChromiumState:
             return NO_PLAYWRIGHT
         warning = "" if self.sandbox else f"; {NO_SANDBOX}"
         if self.missing_walls:
-            warning += f"; {NOT_CONFINED}: {', '.join(self.missing_walls)}"
+            warning += f"; {NOT_CONFINED}: {'; '.join(self.missing_walls)}"
         if self.engine_manager.running is not None:
             return f"running{warning}"
         try:
             program = find_chromium(self.executable, None)
         except Unavailable as error:
             return error.message
-        return f"idle; starts on the first page ({program}){warning}"
+        idle = _("idle; starts on the first page ({program})").format(program=program)
+        return f"{idle}{warning}"
 
 
 def bus_endpoints(contexts: BrowserContexts, chromium: ChromiumState) -> Sequence[Endpoint]:

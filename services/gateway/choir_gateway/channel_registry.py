@@ -15,6 +15,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clients.control import ControlClient
 from choir_common.errors import ChoirError, NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.config_api import BotTokens
 from choir_common.wire.messages import (
@@ -113,7 +114,7 @@ class ChannelRegistry:
         """
         binding = self._dm(message.dm)
         if self._works_until is not None and _now() >= self._works_until:
-            raise Unavailable("The lease of this gateway has ended.")  # while it was paused
+            raise Unavailable(_("The lease of this gateway has ended."))  # while it was paused
         end = asyncio.Event()
         self._deliveries.add(end)
         try:
@@ -154,7 +155,11 @@ class ChannelRegistry:
         """
         channel = self._channel(gateway)
         if not isinstance(channel, VerifiedWebhook):
-            raise NotFound(f"There is no webhook to verify on gateway {gateway[:64]!r}.")
+            raise NotFound(
+                _("There is no webhook to verify on gateway {gateway!r}.").format(
+                    gateway=gateway[:64]
+                )
+            )
         return channel.answer_challenge(query)
 
     async def erase_user(self, gateway: str, user_id: str) -> int:
@@ -163,15 +168,17 @@ class ChannelRegistry:
         Raises Unavailable if that cannot be done while the channel does not run.
         """
         if self._table is None:
-            raise Unavailable("The gateway is starting. Ask again in a moment.")
+            raise Unavailable(_("The gateway is starting. Ask again in a moment."))
         channel = self._channels.get(gateway)
         if channel is None:
             binding = self._gateways().get(gateway)
             if binding is None or not binding.channel.keeps_user_records:
                 return 0
-            reason = self._missing.get(gateway, "It does not run.")
+            reason = self._missing.get(gateway, _("It does not run."))
             raise Unavailable(
-                f"The records of {gateway!r} about the user cannot be erased. {reason}"
+                _("The records of {gateway!r} about the user cannot be erased. {reason}").format(
+                    gateway=gateway, reason=reason
+                )
             )
         return await channel.erase_user(user_id) if isinstance(channel, UserRecords) else 0
 
@@ -191,7 +198,7 @@ class ChannelRegistry:
         """
         gateway = self._gateways().get(self._dm(dm).gateway)
         if gateway is None or not gateway.channel.uses_choir_api:
-            raise NotFound(f"The DM {dm!r} is not on a console gateway.")
+            raise NotFound(_("The DM {dm!r} is not on a console gateway.").format(dm=dm))
 
     def state(self) -> Sequence[ComponentStatus]:
         """Return the state of the connection to control and of each channel.
@@ -200,12 +207,12 @@ class ChannelRegistry:
         bots work, and the stack must start even if Telegram cannot be reached.
         """
         if self.is_standby:
-            detail = "Standby: another gateway works."
+            detail = _("Standby: another gateway works.")
             return (ComponentStatus(name="channels", ok=True, detail=detail),)
         if self._table is None:
             return (
                 ComponentStatus(
-                    name="channels", ok=False, detail="Control has not sent the channels yet."
+                    name="channels", ok=False, detail=_("Control has not sent the channels yet.")
                 ),
             )
         control = ComponentStatus(
@@ -228,7 +235,7 @@ class ChannelRegistry:
             raise Unavailable(self._missing[gateway])
         channel = self._channels.get(gateway)
         if channel is None:
-            raise NotFound(f"There is no gateway {gateway[:64]!r}.")
+            raise NotFound(_("There is no gateway {gateway!r}.").format(gateway=gateway[:64]))
         return channel
 
     def _secrets(self, gateway: GatewayBinding) -> ChannelSecrets:
@@ -246,12 +253,16 @@ class ChannelRegistry:
     def _dm(self, name: str) -> DmBinding:
         if self._table is None:
             raise Unavailable(
-                "The gateway is starting and has not received the DMs from control yet."
+                _("The gateway is starting and has not received the DMs from control yet.")
             )
         dm = self._conversations.by_name.get(name)
         if dm is None:
             names = ", ".join(sorted(self._conversations.by_name)) or "none"
-            raise NotFound(f"There is no DM {name[:64]!r}. Configured: {names}.")
+            raise NotFound(
+                _("There is no DM {name!r}. Configured: {names}.").format(
+                    name=name[:64], names=names
+                )
+            )
         return dm
 
     def _gateways(self) -> dict[str, GatewayBinding]:
@@ -264,20 +275,20 @@ class ChannelRegistry:
             async with asyncio.timeout_at(self._works_until):
                 table = await self._control.channels(self._tokens_version)
         except TimeoutError:
-            await self._stand_by(switch, "the lease was not renewed")
+            await self._stand_by(switch, _("the lease was not renewed"))
             return RETRY_S
         except ChoirError as error:
             if self._table is None:
                 log.info("waiting for control", error=error.message)
-            self._control_error = (
-                f"Messages are not accepted until control responds: {error.message}"
-            )
+            self._control_error = _(
+                "Messages are not accepted until control responds: {message}"
+            ).format(message=error.message)
             if self._works_until is not None:
                 return max(0.0, min(RENEWAL_INTERVAL_S, self._works_until - _now()))
             return RETRY_S if self._table is None else REFRESH_INTERVAL_S
         self._control_error = ""
         if table.standby:
-            await self._stand_by(switch, "another gateway works")
+            await self._stand_by(switch, _("another gateway works"))
             return RENEWAL_INTERVAL_S
         self._works_until = asked_at + table.lease_s if table.lease_s else None
         table = table.model_copy(update={"lease_s": 0.0})  # no part of the configuration
@@ -337,16 +348,18 @@ class ChannelRegistry:
         if gateway.whatsapp is not None and secrets.verification is None:
             absent = absent or gateway.whatsapp.verify_secret
         if needs_token or absent is not None:
-            self._missing[gateway.name] = (
-                f"The bot {gateway.name!r} lacks a secret: `choirctl secret set "
-                f"{absent}`, then `choirctl secret apply`."
-            )
+            self._missing[gateway.name] = _(
+                "The bot {name!r} lacks a secret: `choirctl secret set {absent}`, then `choirctl secret "
+                "apply`."
+            ).format(name=gateway.name, absent=absent)
             log.error("bot without a secret", gateway=gateway.name, secret=absent)
             return
         try:
             channel = self._factories[gateway.type].make(gateway, secrets)
         except ValueError as error:
-            self._missing[gateway.name] = f"The gateway {gateway.name!r} cannot start: {error}"
+            self._missing[gateway.name] = _("The gateway {name!r} cannot start: {error}").format(
+                name=gateway.name, error=error
+            )
             log.error("channel not started", gateway=gateway.name, error=str(error))
             return
         self._channels[gateway.name] = channel

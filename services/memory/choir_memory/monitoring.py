@@ -8,6 +8,7 @@ import structlog
 
 from choir_common.bus.client import Bus
 from choir_common.errors import ChoirError
+from choir_common.i18n import _
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.wire.operator import ComponentStatus
@@ -38,7 +39,7 @@ class HealthCheck:
             ComponentStatus(
                 name="postgres",
                 ok=postgres,
-                detail="" if postgres else "Postgres does not respond.",
+                detail="" if postgres else _("Postgres does not respond."),
             ),
             ComponentStatus(
                 name="nats", ok=not self.bus.failure_reason, detail=self.bus.failure_reason
@@ -49,7 +50,9 @@ class HealthCheck:
     def _embedder(self) -> str:
         if self.embedders.trouble is None:
             return self.embedders.name
-        return f"{self.embedders.name}: searches use full text only. {self.embedders.trouble}"
+        return _("{name}: searches use full text only. {trouble}").format(
+            name=self.embedders.name, trouble=self.embedders.trouble
+        )
 
     async def _postgres(self) -> bool:
         try:

@@ -210,7 +210,7 @@ async def test_a_session_that_cannot_be_archived_waits_and_keeps_no_other_back(d
     row = await desk.row("s0")
     assert (row["done"], row["tries"], row["error"], row["later"]) == (False, 1, "too much", True)
     told = await ArchiveStore(desk.database).describe_backlog()
-    assert told == "1 session waits to be archived (too much)"
+    assert told == "1 session waits to be archived: too much"
     assert (await desk.row("s1"))["done"]
     await desk.database.execute("UPDATE choir_control.sessions SET archive_due_at = now()")
     await desk.archivist.sweep()

@@ -38,6 +38,7 @@ from choir_common.errors import (
     from_envelope,
 )
 from choir_common.extras import semantic_version
+from choir_common.i18n import _
 from choir_common.process import preserve_cancellation
 from choir_common.tracing import client_span, server_span
 from choir_common.wire.model import WireModel
@@ -139,8 +140,8 @@ class Bus:
     def failure_reason(self) -> str:
         """Why requests to this service fail now; empty if they do not."""
         if not self._client.is_connected:
-            return "NATS is not reachable; it is being reconnected."
-        return "" if self._serving else "Still starting: no subscription is in place yet."
+            return _("NATS is not reachable; it is being reconnected.")
+        return "" if self._serving else _("Still starting: no subscription is in place yet.")
 
     def watch_connection(self, watcher: ConnectionWatcher) -> None:
         """Call `watcher` each time the connection breaks, as long as this bus exists."""
@@ -155,7 +156,9 @@ class Bus:
         down, DeadlineExceeded after `timeout_s` seconds.
         """
         if not self._client.is_connected:
-            raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
+            raise Unavailable(
+                _("The message bus (NATS) is not reachable; it is being reconnected.")
+            )
         with client_span(subject, "nats") as headers, preserve_cancellation():
             message = await self._request(subject, request, timeout_s, headers)
             if message.headers and ERROR_HEADER in message.headers:
@@ -174,16 +177,21 @@ class Bus:
             )
         except NoRespondersError as error:
             raise NotRunning(
-                f"{_service(subject).capitalize()} is not running right now; it may be restarting."
+                _("{service} is not running right now; it may be restarting.").format(
+                    service=_service(subject).capitalize()
+                )
             ) from error
         except (NatsTimeoutError, TimeoutError) as error:
             raise DeadlineExceeded(
-                f"{_service(subject).capitalize()} did not answer within {timeout_s:g} s: it hangs or is "
-                "very busy."
+                _(
+                    "{service} did not answer within {timeout_s:g} s: it hangs or is very busy."
+                ).format(service=_service(subject).capitalize(), timeout_s=timeout_s)
             ) from error
         except NatsError as error:
             raise Unavailable(
-                f"The message bus (NATS) failed during a request to {_service(subject)}."
+                _("The message bus (NATS) failed during a request to {subject}.").format(
+                    subject=_service(subject)
+                )
             ) from error
 
     async def ping(self, timeout_s: float) -> None:
@@ -193,7 +201,9 @@ class Bus:
         seconds.
         """
         if not self._client.is_connected:
-            raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
+            raise Unavailable(
+                _("The message bus (NATS) is not reachable; it is being reconnected.")
+            )
         try:
             # Not nats-py's flush: after an abandoned ping it drops the connection at the next pong.
             await self._client.request(subjects.unserved(), b"", timeout=timeout_s)
@@ -201,10 +211,12 @@ class Bus:
             return
         except (NatsTimeoutError, TimeoutError) as error:
             raise DeadlineExceeded(
-                f"The message bus (NATS) did not answer within {timeout_s:g} s."
+                _("The message bus (NATS) did not answer within {timeout_s:g} s.").format(
+                    timeout_s=timeout_s
+                )
             ) from error
         except NatsError as error:
-            raise Unavailable("The message bus (NATS) failed.") from error
+            raise Unavailable(_("The message bus (NATS) failed.")) from error
 
     async def publish(self, subject: str, event: WireModel) -> None:
         """Publish an event; dropped while NATS is down, because subscribers poll as well."""
@@ -285,7 +297,7 @@ class Bus:
             # nats-py runs the callbacks of a subscription one after the other, so start a task at once.
             await slots.acquire()
             if self._tasks is None:
-                raise Unavailable("The bus connection is closed.")
+                raise Unavailable(_("The bus connection is closed."))
             task = self._tasks.create_task(work(request))
             self._working.add(task)
             task.add_done_callback(self._working.discard)
@@ -302,7 +314,7 @@ class Bus:
 
 def _service(subject: str) -> str:
     """Return the service name in `choir.<service>...`: error messages name services, not subjects."""
-    return subject.split(".")[1] if subject.startswith("choir.") else "the service"
+    return subject.split(".")[1] if subject.startswith("choir.") else _("the service")
 
 
 async def _handle_request(endpoint: Endpoint, request: MicroRequest) -> None:
@@ -340,4 +352,4 @@ def _read_error(message: Msg) -> ChoirError:
     try:
         return from_envelope(ErrorEnvelope.model_validate_json(message.data))
     except ValidationError:
-        return ChoirError("The other service failed without error details.")
+        return ChoirError(_("The other service failed without error details."))

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from choir_common.errors import Unavailable
 from choir_common.http.response_parser import read_problem
+from choir_common.i18n import _
 from choir_common.wire.model import WireModel
 from choir_common.wire.telegram import BotAccess, BotIdentity, BotMessages, ReadBotMessages
 
@@ -57,7 +58,9 @@ class HttpBotClient:
             )
         except httpx2.HTTPError as error:
             raise Unavailable(
-                f"The gateway does not answer ({type(error).__name__}). See `choirctl status`."
+                _("The gateway does not answer ({kind}). See `choirctl status`.").format(
+                    kind=type(error).__name__
+                )
             ) from error
         if response.is_error:
             raise read_problem(
@@ -66,4 +69,4 @@ class HttpBotClient:
         try:
             return model.model_validate_json(response.content)
         except ValidationError as error:
-            raise Unavailable("The gateway has another version than control.") from error
+            raise Unavailable(_("The gateway has another version than control.")) from error

@@ -5,6 +5,7 @@ from typing import Protocol
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.errors import NotRunning, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.browser import BrowseRequest, BrowseResponse, CloseContext
 from choir_common.wire.messages import Empty
 from choir_common.wire.operator import ComponentStatus
@@ -13,7 +14,7 @@ CONTEXT_TIMEOUT_S = 10.0
 # Added to the request's own page timeout.
 GRACE_S = 15.0
 STATUS_TIMEOUT_S = 2.0
-ABSENT = "does not run here: `docker compose --profile browser up --wait` starts it"
+ABSENT = _("does not run here: `docker compose --profile browser up --wait` starts it")
 
 
 class BrowserClient(Protocol):
@@ -49,7 +50,7 @@ class NatsBrowserClient:
             )
         except NotRunning as error:
             if self._optional:
-                raise Unavailable(f"The browser {ABSENT}.") from error
+                raise Unavailable(_("The browser {absent}.").format(absent=ABSENT)) from error
             raise
 
     async def status(self) -> ComponentStatus:

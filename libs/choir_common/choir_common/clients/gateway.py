@@ -16,6 +16,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.errors import OutcomeUnknown
 from choir_common.http.client import stream_download
+from choir_common.i18n import _
 from choir_common.wire.erasure import DmFilesErased, EraseDmFiles
 from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
 
@@ -80,7 +81,7 @@ class NatsGatewayClient:
                     self._in_flight.discard(delivery)
         except TimeoutError as error:
             raise OutcomeUnknown(
-                "The gateway was restarted or the bus connection was lost during the delivery."
+                _("The gateway was restarted or the bus connection was lost during the delivery.")
             ) from error
 
     async def erase_files(self, request: EraseDmFiles) -> DmFilesErased:

@@ -23,6 +23,7 @@ from choir_common.confinement.options import ConfinementOptions
 from choir_common.confinement.pid_namespace import continue_in_pid_namespace
 from choir_common.confinement.restriction import PRIVATE_UMASK, restrict
 from choir_common.confinement.view import SHARED_MEMORY, build_view
+from choir_common.i18n import _
 
 COMMON = __file__.rsplit("/", 3)[0]
 """Directory in which `choir_common` is found."""
@@ -30,11 +31,11 @@ LAUNCHER_VARIABLE = "CHOIR_CALL_LAUNCHER"
 """Environment variable by which the program gets the descriptor of its connection to the launcher."""
 SIGNALS_SCOPED_SINCE = 6
 """First version of Landlock that restricts signals, in Linux 6.12."""
-SIGNALS_OPEN = (
+SIGNALS_OPEN = _(
     "Landlock 6 or PID namespaces: an agent's own process, unlike its tool calls, can send signals to this "
     "user's other processes"
 )
-NO_LANDLOCK = "this system has no Landlock: the agent is confined by its file permissions only"
+NO_LANDLOCK = _("this system has no Landlock: the agent is confined by its file permissions only")
 
 
 def limit_resources(limits: dict[str, int]) -> None:
@@ -112,7 +113,7 @@ def confine_linux(options: ConfinementOptions) -> list[str]:
     Path("/proc/self/oom_score_adj").write_text("500")
     # Before the view, in which there are no cgroups.
     cgroup = join_cgroup(options.cgroup) if options.cgroup else None
-    missing = []
+    missing: list[str] = []
     alone = False
     if options.view:
         enter_namespaces(kernel, options.network)
@@ -124,7 +125,9 @@ def confine_linux(options: ConfinementOptions) -> list[str]:
         except OSError as error:
             if not options.user:
                 raise
-            missing.append(f"users of their own ({error}): agents run as root")
+            missing.append(
+                _("users of their own ({error}): agents run as root").format(error=str(error))
+            )
             options.user = 0
             build_view(kernel, options)
     if cgroup is not None and options.user:

@@ -8,6 +8,7 @@ import sys
 
 from choir_common.confinement import agent_process
 from choir_common.confinement.options import parse
+from choir_common.i18n import _
 
 
 def main(arguments: list[str]) -> None:
@@ -26,4 +27,4 @@ def main(arguments: list[str]) -> None:
 
             host_check.run(options)
     except (OSError, ValueError, KeyError) as error:
-        sys.exit(f"cannot confine the program: {error}")
+        sys.exit(_("cannot confine the program: {error}").format(error=str(error)))

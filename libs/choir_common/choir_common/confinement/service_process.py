@@ -29,6 +29,7 @@ from choir_common.confinement.options import ConfinementOptions
 from choir_common.confinement.pid_namespace import wait_for_program
 from choir_common.confinement.restriction import PRIVATE_UMASK, restrict
 from choir_common.confinement.view import build_view
+from choir_common.i18n import _
 
 MESSAGE_BYTES = 4096
 NAMESPACES = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
@@ -39,7 +40,9 @@ def run(options: ConfinementOptions) -> NoReturn:
     kernel = Kernel()
     missing: list[str] = []
     if sys.platform != "linux":
-        missing.append(f"{sys.platform} confines services by file permissions only")
+        missing.append(
+            _("{platform} confines services by file permissions only").format(platform=sys.platform)
+        )
         _execute(options, missing)
     for attempt in _attempts(options):
         child, obstacle = _start(kernel, attempt, missing)
@@ -93,8 +96,12 @@ def _start(kernel: Kernel, options: ConfinementOptions, missing: list[str]) -> t
 
 def _describe(options: ConfinementOptions, error: OSError) -> str:
     if options.user:
-        return f"a user of its own ({error}): {options.service} runs as root without privileges"
-    return f"namespaces ({error}): {options.service} can see and signal this user's processes"
+        return _("a user of its own ({error}): {service} runs as root without privileges").format(
+            error=str(error), service=options.service
+        )
+    return _("namespaces ({error}): {service} can see and signal this user's processes").format(
+        error=str(error), service=options.service
+    )
 
 
 def _enter(kernel: Kernel, options: ConfinementOptions) -> list[str]:
@@ -114,14 +121,20 @@ def _enter(kernel: Kernel, options: ConfinementOptions) -> list[str]:
 
 def _restrict(kernel: Kernel, options: ConfinementOptions) -> list[str]:
     """Apply Landlock and the list of system calls, and drop privileges; return what is missing."""
-    missing = []
+    missing: list[str] = []
     if restrict(kernel, options) == 0:
-        missing.append(f"Landlock: {options.service} can use every file that its user can")
+        missing.append(
+            _("Landlock: {service} can use every file that its user can").format(
+                service=options.service
+            )
+        )
     if seccomp.is_supported(kernel):
         program = seccomp.build_filter(kernel.machine, offline=False, tracing=False, sandboxes=True)
         seccomp.install_filter(kernel, program)
     else:
-        missing.append(f"seccomp: {options.service} can make every system call")
+        missing.append(
+            _("seccomp: {service} can make every system call").format(service=options.service)
+        )
     return missing
 
 

@@ -8,6 +8,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from choir_common.i18n import _
+
 FIRST_UID = 2_100_000_000
 """Above what distributions, systemd's containers and directory services (SSSD) assign, and below 2^31."""
 UIDS = 1 << 24
@@ -23,22 +25,22 @@ def own_user(home: Path, name: str) -> int:
 def find_obstacle() -> str:
     """Return why this process cannot start programs as other users, or an empty text if it can."""
     if os.geteuid() != 0:
-        return "Choir does not run as root"
+        return _("Choir does not run as root")
     status = Path("/proc/self/status")
     if not status.exists():
-        return "this system has no /proc"
+        return _("this system has no /proc")
     lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
     capabilities = int(lines["CapEff"], 16)
     missing = [
         name for name, number in NEEDED_CAPABILITIES.items() if not capabilities >> number & 1
     ]
     if missing:
-        return f"root lacks {', '.join(missing)}"
+        return _("root lacks {missing}").format(missing=", ".join(missing))
     for name in ("uid_map", "gid_map"):
         ranges = [line.split() for line in Path("/proc/self", name).read_text().splitlines()]
         if not any(
             int(first) <= FIRST_UID and int(first) + int(count) >= FIRST_UID + UIDS
             for first, _, count in ranges
         ):
-            return "this container has too few user ids"
+            return _("this container has too few user ids")
     return ""

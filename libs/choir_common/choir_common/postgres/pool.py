@@ -15,6 +15,7 @@ import structlog
 from asyncpg.pool import PoolConnectionProxy
 
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
+from choir_common.i18n import _
 from choir_common.process import preserve_cancellation
 
 log = structlog.get_logger("choir.postgres")
@@ -124,8 +125,10 @@ class Database:
                     return await connect()
         except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS, asyncpg.PostgresError) as error:
             raise StartupError(
-                f"Cannot use Postgres at {self._dsn}: {error or type(error).__name__}. "
-                "Check that it runs and that its password is the one in the secrets."
+                _(
+                    "Cannot use Postgres at {dsn}: {error}. Check that it runs and that its password is the"
+                    " one in the secrets."
+                ).format(dsn=self._dsn, error=str(error) or type(error).__name__)
             ) from error
         raise AssertionError("retry_context returns or raises")
 
@@ -194,7 +197,7 @@ class Database:
         Raises Unavailable if none can be acquired, OutcomeUnknown if it breaks while in use.
         """
         if self._pool is None:
-            raise Unavailable("The database is not open: Choir is being stopped or started.")
+            raise Unavailable(_("The database is not open: Choir is being stopped or started."))
         with preserve_cancellation():
             try:
                 # asyncpg's own timeout would create a task
@@ -311,11 +314,11 @@ class Database:
         """
         try:
             if await self.fetchval(_IS_READ_ONLY):
-                return "the database is read-only"
+                return _("the database is read-only")
         except Unavailable as error:
-            return f"the database does not answer: {error.message}"
+            return _("the database does not answer: {message}").format(message=error.message)
         if self._was_full and not await self._has_room():
-            return "the disk of the database is full"
+            return _("the disk of the database is full")
         self._was_full = False
         return None
 
@@ -349,43 +352,51 @@ def translate_errors() -> Iterator[None]:
 def _unreachable(error: BaseException) -> Unavailable:
     log.info("database unreachable", error=repr(error))
     if isinstance(error, asyncpg.TooManyConnectionsError):
-        return Unavailable("The database has no free connection.", retry_after_s=RETRY_AFTER_S)
+        return Unavailable(_("The database has no free connection."), retry_after_s=RETRY_AFTER_S)
     if isinstance(error, asyncpg.CannotConnectNowError):
-        why = "it is starting or stopping"
+        why = _("it is starting or stopping")
     elif isinstance(error, TimeoutError):
-        why = f"no connection was free within {ACQUIRE_TIMEOUT_S:g} s"
+        why = _("no connection was free within {acquire_timeout_s:g} s").format(
+            acquire_timeout_s=ACQUIRE_TIMEOUT_S
+        )
     else:
-        why = "no server responds there"
-    return Unavailable(f"The database cannot be reached: {why}.", retry_after_s=RETRY_AFTER_S)
+        why = _("no server responds there")
+    return Unavailable(
+        _("The database cannot be reached: {why}.").format(why=why), retry_after_s=RETRY_AFTER_S
+    )
 
 
 def _refused(error: BaseException) -> Unavailable:
     log.warning("database rejects statements", error=repr(error))
     match error:
         case asyncpg.DiskFullError():
-            why = "its disk is full"
+            why = _("its disk is full")
         case asyncpg.ReadOnlySQLTransactionError():
-            why = "it is read-only"
+            why = _("it is read-only")
         case asyncpg.TooManyConnectionsError():
-            why = "it has no free connection"
+            why = _("it has no free connection")
         case asyncpg.DeadlockDetectedError():
-            why = "two operations waited for each other"
+            why = _("two operations waited for each other")
         case _:
-            why = "it is starting or stopping"
-    return Unavailable(f"The database rejects statements: {why}.", retry_after_s=RETRY_AFTER_S)
+            why = _("it is starting or stopping")
+    return Unavailable(
+        _("The database rejects statements: {why}.").format(why=why), retry_after_s=RETRY_AFTER_S
+    )
 
 
 def _broken(error: BaseException) -> OutcomeUnknown:
     log.info("database connection lost", error=repr(error))
     if isinstance(error, TimeoutError):
-        why = "it did not respond in time"
+        why = _("it did not respond in time")
     elif isinstance(error, asyncpg.InsufficientResourcesError | asyncpg.PostgresSystemError):
-        why = "it has an internal error; see its log"
+        why = _("it has an internal error; see its log")
     else:
-        why = "the connection was lost"
+        why = _("the connection was lost")
     return OutcomeUnknown(
-        f"The outcome of the database operation is unknown: {why}. "
-        "It is safe to repeat it with the same key.",
+        _(
+            "The outcome of the database operation is unknown: {why}. It is safe to repeat it with the same"
+            " key."
+        ).format(why=why),
         retry_after_s=RETRY_AFTER_S,
     )
 

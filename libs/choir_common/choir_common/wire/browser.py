@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from choir_common.i18n import _
 from choir_common.lanes import EDGE_LANE, MAX_LANE
 from choir_common.wire.model import AgentName, WireModel
 
@@ -14,8 +15,8 @@ TabNumber = Annotated[int, Field(ge=1, le=1_000_000)]
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 """Names of the program where distributions and Google install it, the first one preferred."""
-NO_SANDBOX = "without Chromium's own sandbox"
-NOT_CONFINED = "not confined as it should be, because this host lacks"
+NO_SANDBOX = _("without Chromium's own sandbox")
+NOT_CONFINED = _("not confined as it should be, because this host lacks")
 """Part of the browser service's status; `choirctl doctor` looks for it."""
 
 

@@ -16,7 +16,7 @@ class AgentForkRequest(WireModel):
 
 
 class ServiceForkRequest(WireModel):
-    """A service to fork; the descriptors are those of an agent, and then those of `kept`."""
+    """A service to fork; the descriptors are those of an agent, and then those of `numbers`."""
 
     module: str
     """The package whose `__main__` is run."""
@@ -25,7 +25,7 @@ class ServiceForkRequest(WireModel):
     """The service's whole environment."""
     directory: str
     """Where it starts."""
-    kept: tuple[int, ...]
+    numbers: tuple[int, ...]
     """Numbers that the further descriptors get, because `arguments` name them."""
     parent: int
     """The process that becomes its parent."""

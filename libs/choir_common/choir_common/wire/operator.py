@@ -4,6 +4,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from choir_common.i18n import _
 from choir_common.lanes import MAX_LANE
 from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
 from choir_common.wire.events import Event
@@ -264,7 +265,7 @@ class DmView(WireModel):
         return CHANNEL_TYPES[self.type]
 
 
-HOST_LACKS = "this host lacks"
+HOST_LACKS = _("this host lacks")
 """The beginning of the detail of a runtime whose confinement is incomplete."""
 
 

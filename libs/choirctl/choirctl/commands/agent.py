@@ -20,6 +20,7 @@ from choirctl.commands.agent_build import build, update, update_all
 from choirctl.commands.agent_delete import delete
 from choirctl.commands.agent_init import init
 from choirctl.commands.agent_job import start_job
+from choirctl.output.language import server_text
 from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console
 from choirctl.output.state_words import state_text
 from choirctl.output.views import agent_facts, agent_rows, lane_state
@@ -222,7 +223,7 @@ async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:
     part = next((part for part in report.agents if part.name == agent), None)
     if part is None:
         return view, ""
-    detail = f": {part.detail}" if part.detail else ""
+    detail = f": {server_text(part.detail)}" if part.detail else ""
     return view, _("version {config_version}, {state}{detail}").format(
         config_version=view.config_version or "-", state=state_text(part.state), detail=detail
     )

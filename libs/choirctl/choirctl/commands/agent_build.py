@@ -13,6 +13,7 @@ from choir_common.wire.operations import OperationStarted, OperationView, Rollou
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
+from choirctl.output.language import server_text
 from choirctl.output.operation_progress import await_operation, raise_failure
 from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
 from choirctl.output.state_words import state_text
@@ -94,6 +95,6 @@ def _rows(report: RolloutReport) -> Table:
             agent.image_version or "-",
             agent.global_repo_commit[:SHORT] or "-",
             agent.agent_repo_commit[:SHORT] or "-",
-            escape(agent.reason),
+            escape(server_text(agent.reason)),
         )
     return rows

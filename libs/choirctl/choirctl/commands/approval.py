@@ -22,6 +22,7 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import ApprovalId
+from choirctl.output.language import server_text
 from choirctl.output.printing import (
     escape,
     format_age,
@@ -147,7 +148,9 @@ def _decide(
         return
     stdout_console().print(f"{view.approval_id}: {state_text(view.status)}.")
     if view.detail:
-        stdout_console().print(escape_lines(view.detail), markup=False, highlight=False)
+        stdout_console().print(
+            escape_lines(server_text(view.detail)), markup=False, highlight=False
+        )
 
 
 def roll_back(
@@ -239,7 +242,7 @@ def _print_request(view: ApprovalView) -> None:
         style = STYLES.get(line.mark)
         console.print(line.text, style=style, markup=False, highlight=False, soft_wrap=True)
     if view.detail:
-        console.print(escape_lines(view.detail), markup=False, highlight=False)
+        console.print(escape_lines(server_text(view.detail)), markup=False, highlight=False)
 
 
 def _summary(view: ApprovalView) -> str:

@@ -25,6 +25,7 @@ from choir_common.wire.config_api import (
 from choir_common.wire.config_schema import config_reference, config_schema
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
+from choirctl.output.language import server_text
 from choirctl.output.printing import (
     escape,
     print_colored_json,
@@ -74,7 +75,9 @@ def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
     )
     if view.note:
         stderr_console().print(
-            _("[yellow]config.json is not active:[/] {note}").format(note=escape(view.note))
+            _("[yellow]config.json is not active:[/] {note}").format(
+                note=escape(server_text(view.note))
+            )
         )
     if view.staged:
         stderr_console().print(_("Changes are staged: see `choirctl config diff`."))
@@ -262,7 +265,9 @@ def _print_changes(config_diff: ConfigDiff) -> None:
     for line in diff_lines(config_diff):
         stdout_console().print(line, markup=False, highlight=False, soft_wrap=True)
     for warning in config_diff.warnings:
-        stderr_console().print(_("[yellow]Warning:[/] {warning}").format(warning=escape(warning)))
+        stderr_console().print(
+            _("[yellow]Warning:[/] {warning}").format(warning=escape(server_text(warning)))
+        )
 
 
 def diff_lines(config_diff: ConfigDiff) -> list[str]:
@@ -290,7 +295,10 @@ def diff_lines(config_diff: ConfigDiff) -> list[str]:
     repos = [(_repo(repo), repo.category, repo.note) for repo in config_diff.repos]
     rows = [*files, *more, *keys, *repos]
     width = min(max((len(place) for place, _, _ in rows), default=0), MAX_WIDTH)
-    return [f"{place:<{width}}  {f'[{category}]':<18} → {what}" for place, category, what in rows]
+    return [
+        f"{place:<{width}}  {f'[{state_text(category)}]':<18} → {server_text(what)}"
+        for place, category, what in rows
+    ]
 
 
 def _place(change: ConfigChange) -> str:
@@ -324,11 +332,11 @@ def _rows(progress: ConfigProgress) -> Table:
     rows = table(_("WHO"), _("STATE"), _("VERSION"), _("DETAIL"))
     for part in (*progress.agents, progress.gateway):
         version = "-" if part.version is None else str(part.version)
-        rows.add_row(part.name, state_text(part.state), version, escape(part.detail))
+        rows.add_row(part.name, state_text(part.state), version, escape(server_text(part.detail)))
     return rows
 
 
 def _progress(part: ConfigPartStatus) -> str:
     colour = {"applied": "green", "waiting": "yellow", "failed": "red"}[part.state]
-    detail = f": {escape(part.detail)}" if part.detail else ""
+    detail = f": {escape(server_text(part.detail))}" if part.detail else ""
     return f"{part.name} [{colour}]{state_text(part.state)}[/]{detail}"

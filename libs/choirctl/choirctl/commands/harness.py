@@ -13,6 +13,7 @@ from choir_common.wire.rpc import HarnessStatus
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
+from choirctl.output.language import server_text
 from choirctl.output.printing import escape, print_json, print_rows, table
 from choirctl.output.state_words import state_text
 
@@ -61,7 +62,7 @@ def test_harness(
         if entry.state == "failed":
             raise ChoirError(
                 _("{name} does not work for {agent}: {detail}").format(
-                    name=name, agent=entry.agent, detail=entry.detail
+                    name=name, agent=entry.agent, detail=server_text(entry.detail)
                 )
             )
         if entry.state == "starting":
@@ -82,7 +83,7 @@ def _print(entries: list[HarnessEntry], *, as_json: bool) -> None:
             state_text(entry.state),
             escape(f"{entry.protocol} {entry.protocol_version}".strip()),
             escape(", ".join(entry.capabilities)),
-            escape(entry.detail or entry.about),
+            escape(server_text(entry.detail) or entry.about),
         )
     print_rows(rows, NOTHING)
 

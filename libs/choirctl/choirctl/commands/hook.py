@@ -14,6 +14,7 @@ from choir_common.wire.triggers import DeliveryView, HookTest, HookTestResult, H
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
+from choirctl.output.language import server_text
 from choirctl.output.printing import escape, print_json, print_rows, stdout_console, table
 from choirctl.output.state_words import state_text
 
@@ -63,12 +64,12 @@ def list_hooks(
         rows.add_row(
             escape(view.name),
             view.agent_id,
-            view.kind,
+            state_text(view.kind),
             view.signature,
             str(view.waiting),
             str(view.running),
             str(view.refused),
-            escape(view.note or refusal),
+            escape(server_text(view.note or refusal)),
         )
     print_rows(rows, NOTHING)
 
@@ -126,7 +127,7 @@ def print_deliveries(views: list[DeliveryView], *, as_json: bool) -> None:
             f"{view.received_at.astimezone():%Y-%m-%d %H:%M:%S}",
             state_text(view.state),
             str(view.size),
-            escape(view.detail),
+            escape(server_text(view.detail)),
             escape(text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"),
         )
     print_rows(rows, NO_DELIVERIES)

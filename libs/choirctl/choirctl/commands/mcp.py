@@ -30,6 +30,7 @@ from choirctl.commands.mcp_settings import (
     raw_servers,
     read_config,
 )
+from choirctl.output.language import server_text
 from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
 from choirctl.output.state_words import state_text
 from choirctl.start.config_set import set_value
@@ -90,7 +91,7 @@ def list_servers(
     rows = table(_("SERVER"), _("AGENT"), _("STATE"), _("TOOLS"), _("NOTE"))
     for agent, status in servers:
         count = str(len(status.tools))
-        note = "; ".join(filter(None, (status.detail, *status.progress)))
+        note = "; ".join(filter(None, (server_text(status.detail), *status.progress)))
         rows.add_row(status.name, agent, state_text(status.state), count, escape(note))
     print_rows(rows, NOTHING)
 
@@ -172,19 +173,26 @@ def test_server(
         rows = table(_("AGENT"), _("STATE"), _("TOOL"), _("NOTE"))
         for agent, status in statuses:
             for tool in status.tools or ("",):
-                rows.add_row(agent, state_text(status.state), escape(tool), escape(status.detail))
+                rows.add_row(
+                    agent,
+                    state_text(status.state),
+                    escape(tool),
+                    escape(server_text(status.detail)),
+                )
         print_rows(rows, NOTHING)
     for agent, status in statuses:
         if status.state in ("refused", "failed", "restarting"):
             raise ChoirError(
                 _("{name} does not work for {agent}: {detail}").format(
-                    name=name, agent=agent, detail=status.detail
+                    name=name, agent=agent, detail=server_text(status.detail)
                 )
             )
         if status.state != "ready":
             raise DeadlineExceeded(
                 _("{name} is not ready for {agent}: {detail}").format(
-                    name=name, agent=agent, detail=status.detail or state_text(status.state)
+                    name=name,
+                    agent=agent,
+                    detail=server_text(status.detail) or state_text(status.state),
                 )
             )
 
@@ -256,7 +264,9 @@ async def _wait_for(place: Target, name: str, wait_s: float) -> list[tuple[str, 
         if "waiting" in states and not has_told:
             detail = next(status.detail for _, status in statuses if status.state == "waiting")
             stderr_console().print(
-                _("Waiting: {detail}").format(detail=detail), highlight=False, markup=False
+                _("Waiting: {detail}").format(detail=server_text(detail)),
+                highlight=False,
+                markup=False,
             )
             has_told = True
         if time.monotonic() >= deadline:

@@ -23,6 +23,7 @@ from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, OptionalAgentId
+from choirctl.output.language import server_text
 from choirctl.output.printing import escape, print_json, print_rows, stdout_console, table
 from choirctl.output.state_words import state_text
 
@@ -221,8 +222,8 @@ def list_schedules(
             view.agent_id,
             state_text(view.state),
             _next(view),
-            escape(view.summary),
-            view.kind,
+            escape(server_text(view.summary)),
+            state_text(view.kind),
             escape(view.text),
         )
     print_rows(rows, NOTHING)
@@ -335,15 +336,15 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
         markup=False,
     )
     facts = (
-        (_("when"), view.summary),
+        (_("when"), server_text(view.summary)),
         (_("next"), _next(view)),
-        (view.kind, view.text),
+        (state_text(view.kind), view.text),
         (_("runs the skill"), view.skill),
         (_("to"), view.dm),
-        (_("note"), view.note),
+        (_("note"), server_text(view.note)),
         (_("missed runs"), MISSED_RUNS[view.catch_up]),
         (_("late after"), _("{grace_s:g} min").format(grace_s=view.grace_s / 60)),
-        (_("overlap"), view.overlap),
+        (_("overlap"), state_text(view.overlap)),
         (
             _("failures"),
             _("{done} of {total}").format(done=view.failures, total=view.max_failures),
@@ -361,7 +362,7 @@ def _print_one(view: ScheduleView, *, as_json: bool) -> None:
     zone = ZoneInfo(view.zone)
     for item in view.runs:
         due = f"{item.due_at.astimezone(zone):%Y-%m-%d %H:%M:%S}"
-        rows.add_row(due, state_text(item.state), escape(item.detail))
+        rows.add_row(due, state_text(item.state), escape(server_text(item.detail)))
     print_rows(rows)
 
 

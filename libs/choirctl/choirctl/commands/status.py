@@ -12,6 +12,7 @@ from choir_common.target import Target
 from choir_common.wire.operator import SystemStatus
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Url, find_target
+from choirctl.output.language import server_text
 from choirctl.output.printing import escape, print_json, print_rows, stdout_console, table
 from choirctl.output.status_text import agent_lines, model_lines, system_lines
 from choirctl.output.views import agent_rows, work_tree
@@ -71,15 +72,17 @@ async def _waiting(api: ControlClient) -> list[str]:
             if work.status == "running":
                 share = "" if work.share is None else f" ({work.share:.0%})"
                 lines.append(
-                    _("{kind} of {subject}: {status}{share}.").format(
-                        kind=work.kind, subject=work.subject, status=work.step, share=share
+                    _("{what}: {status}{share}.").format(
+                        what=server_text(f"{work.kind} of {work.subject}"),
+                        status=server_text(work.step),
+                        share=share,
                     )
                 )
         view = await api.config.get()
         if view.staged:
             lines.append(_("A configuration is staged but not active: `choirctl config diff`."))
         if view.note:
-            lines.append(_("config.json is not active: {note}").format(note=view.note))
+            lines.append(_("config.json is not active: {note}").format(note=server_text(view.note)))
     return lines
 
 
@@ -106,7 +109,7 @@ def _print_tables(system_status: SystemStatus) -> None:
     parts = table(_("PART"), "", _("DETAIL"))
     for part in system_status.parts:
         state = _("[green]up[/]") if part.ok else _("[red]down[/]")
-        parts.add_row(part.name, state, escape(part.detail))
+        parts.add_row(part.name, state, escape(server_text(part.detail)))
     console.print(parts)
     if system_status.agents:
         console.print()

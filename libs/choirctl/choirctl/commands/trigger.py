@@ -12,7 +12,9 @@ from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.commands.hook import Limit, print_deliveries
+from choirctl.output.language import server_text
 from choirctl.output.printing import escape, print_json, print_rows, table
+from choirctl.output.state_words import state_text
 
 NOTHING = _(
     "No watched folders and no mail triggers; docs/hooks.md shows how to add one to config.json."
@@ -54,12 +56,12 @@ def list_triggers(
         rows.add_row(
             escape(view.name),
             view.agent_id,
-            view.kind,
+            state_text(view.kind),
             str(view.waiting),
             str(view.running),
             str(view.refused),
             escape(_source(view)),
-            escape(view.note or refusal),
+            escape(server_text(view.note or refusal)),
         )
     print_rows(rows, NOTHING)
 

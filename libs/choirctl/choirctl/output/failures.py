@@ -16,7 +16,7 @@ from choir_common.errors import ChoirError, Forbidden, InvalidRequest
 from choir_common.escape_text import escape_json
 from choir_common.i18n import _
 from choir_common.target import read_env
-from choirctl.output.language import tr
+from choirctl.output.language import server_text, tr
 from choirctl.output.usage_errors import describe, is_help, write_usage
 
 WIDTH = 100  # at most: wider is hard to read
@@ -48,7 +48,7 @@ def report_error(error: BaseException, *, as_json: bool = False) -> int:
         sys.stderr.write(f"{failure.message}\n")
     else:
         write_usage(error)
-        _write_paragraph(tr(failure.message))
+        _write_paragraph(server_text(failure.message))
     if failure.code == ChoirError.code and read_env("CHOIR_DEBUG"):
         traceback.print_exception(error)
     return failure.exit_code

@@ -8,6 +8,7 @@ from choir_common.i18n import _, ngettext
 from choir_common.wire.memory_forget import ConversationMessage, ForgetReport, ForgottenDocument
 from choirctl.output.memory_views import truncate
 from choirctl.output.printing import escape, format_age, table
+from choirctl.output.state_words import state_text
 
 CONVERSATIONS: dict[str, str] = {
     "kept": "",
@@ -26,7 +27,7 @@ def forgotten_rows(documents: Sequence[ForgottenDocument]) -> Table:
     for document in documents:
         rows.add_row(
             document.document_id,
-            document.kind,
+            state_text(document.kind),
             escape(document.key or document.session_id or "-"),
             _("derived") if document.derived else _("selected"),
             format_age(document.at),
@@ -38,7 +39,7 @@ def forgotten_rows(documents: Sequence[ForgottenDocument]) -> Table:
 def forget_lines(report: ForgetReport) -> list[str]:
     """Return the counts and consequences of an erasure, or of its preview."""
     memory = report.memory
-    kinds = ", ".join(f"{kind} {count:,}" for kind, count in memory.counts.items())
+    kinds = ", ".join(f"{state_text(kind)} {count:,}" for kind, count in memory.counts.items())
     verb = _("Erased") if memory.erased else _("To erase")
     lines: list[str] = []
     if memory.total or not (report.message_count or report.logs):

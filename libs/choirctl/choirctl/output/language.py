@@ -21,6 +21,7 @@ from choir_common.i18n import (
     load_catalogue,
     translate,
 )
+from choir_common.sentence_translation import translate_sentence
 
 VARIABLES = ("CHOIR_LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 """The first that is set names the language, as a tag or a locale."""
@@ -39,6 +40,14 @@ def choose_own_language() -> None:
 def tr(text: str) -> str:
     """Return a message in the language of the user; a text that is no message stays as it is."""
     return translate(text, READER_LANGUAGE.get())
+
+
+def server_text(text: str) -> str:
+    """Return a sentence of a service in the language of the user; what Choir did not say stays as it is.
+
+    Services send English without the template; see `choir_common.sentence_translation`.
+    """
+    return translate_sentence(tr(text), READER_LANGUAGE.get())
 
 
 def translate_help(command: TyperGroup) -> None:

@@ -22,6 +22,8 @@ LONGEST = 100
 SHOWN_IDS = 3
 # fields of a record that `document_facts` shows elsewhere or not at all
 HIDDEN_FIELDS = ("type", "id", "text", "metadata")
+WORD_FIELDS = ("grain", "kind", "origin", "status", "status_before", "tier")
+"""Fields of a record whose values are words of the wire."""
 
 
 def document_rows(documents: Sequence[DocumentView]) -> Table:
@@ -32,10 +34,10 @@ def document_rows(documents: Sequence[DocumentView]) -> Table:
     for document in documents:
         rows.add_row(
             document.document_id,
-            f"{document.tier or document.kind}{_render_status(document)}",
+            f"{state_text(document.tier or document.kind)}{_render_status(document)}",
             escape(document.key or document.session_id or document.period or "-"),
             str(document.version),
-            escape(f"{document.origin} {document.trust}"),
+            escape(f"{state_text(document.origin)} {document.trust}"),
             format_age(document.at),
             escape(truncate(document.text, document.length)),
         )
@@ -51,8 +53,8 @@ def hit_rows(hits: Sequence[MemoryHit]) -> Table:
             f"{hit.score:.3f}",
             arms or "-",
             hit.document_id,
-            f"{hit.period or hit.tier or hit.kind}{_render_status(hit)}",
-            escape(f"{hit.origin} {hit.trust}"),
+            f"{hit.period or state_text(hit.tier or hit.kind)}{_render_status(hit)}",
+            escape(f"{state_text(hit.origin)} {hit.trust}"),
             format_age(hit.happened_at or hit.created_at),
             escape(truncate(hit.text)),
         )
@@ -78,14 +80,15 @@ def document_facts(document: DocumentDetail) -> Table:
     record = document.record
     facts.add_row(_("document"), getattr(record, "id", "-"))
     for name, value in record.model_dump(exclude=set(HIDDEN_FIELDS), exclude_none=True).items():
-        facts.add_row(name.replace("_", " "), escape(str(value)))
+        cell = state_text(value) if name in WORD_FIELDS else str(value)
+        facts.add_row(state_text(name), escape(cell))
     for name, value in getattr(record, "metadata", {}).items():
         facts.add_row(escape(_("metadata {name}").format(name=name)), escape(str(value)))
     facts.add_row(_("vectors"), str(document.vectors))
     for link in document.links:
         arrow = "→" if link.direction == "from" else "←"
         text = _("(gone)") if link.text is None else truncate(link.text)
-        facts.add_row(f"{arrow} {link.kind}", escape(f"{link.document_id} {text}"))
+        facts.add_row(f"{arrow} {state_text(link.kind)}", escape(f"{link.document_id} {text}"))
     return facts
 
 
@@ -124,8 +127,10 @@ def memory_facts(state: AgentMemory) -> Table:
     """Return a table with the number of documents, one row per store and kind."""
     rows = table(_("STORE"), _("KIND"), _("DOCUMENTS"), _("WITHOUT VECTOR"))
     for count in state.counts:
-        kind = f"{count.tier} {count.kind}" if count.tier else count.kind
-        rows.add_row(count.store, kind, f"{count.documents:,}", f"{count.without_vector:,}")
+        kind = join(" ", map(state_text, filter(None, (count.tier, count.kind))))
+        rows.add_row(
+            state_text(count.store), kind, f"{count.documents:,}", f"{count.without_vector:,}"
+        )
     return rows
 
 

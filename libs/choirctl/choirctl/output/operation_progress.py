@@ -10,6 +10,7 @@ from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
 from choir_common.i18n import _
 from choir_common.wire.operations import OperationEvent, OperationStarted, OperationView
 from choirctl.api.control import ControlClient
+from choirctl.output.language import server_text
 from choirctl.output.printing import stderr_console
 
 
@@ -58,12 +59,12 @@ class ProgressDisplay:
     def show_event(self, event: OperationEvent) -> None:
         """Show a progress event or log line."""
         if event.kind == "step":
-            self._bar.update(self._task, description=event.text, completed=event.share)
+            self._bar.update(self._task, description=server_text(event.text), completed=event.share)
             # without a terminal there is no bar, so print each step as a line
             if self._bar.disable:
-                self._bar.console.print(event.text, markup=False, highlight=False)
+                self._bar.console.print(server_text(event.text), markup=False, highlight=False)
             return
-        self._bar.console.print(f"  {event.text}", markup=False, highlight=False)
+        self._bar.console.print(f"  {server_text(event.text)}", markup=False, highlight=False)
 
 
 async def _follow(

@@ -6,6 +6,7 @@ from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.money_text import format_cost
 from choir_common.wire.operator import AgentView, SystemStatus
 from choir_common.wire.rpc import StatusReport
+from choirctl.output.language import server_text
 from choirctl.output.printing import format_age
 from choirctl.output.state_words import state_text
 
@@ -30,7 +31,7 @@ def system_lines(status: SystemStatus) -> list[str]:
     return [
         first,
         *today,
-        *(f"  {part.name}: {part.detail or _('it does not answer')}" for part in down),
+        *(f"  {part.name}: {server_text(part.detail) or _('it does not answer')}" for part in down),
     ]
 
 
@@ -43,7 +44,7 @@ def agent_lines(agent: AgentView) -> list[str]:
         lines.append(
             _("  It also talks in {names}.").format(names=", ".join(agent.conversations[1:]))
         )
-    lines += [f"  {fault}" for fault in agent.conversation_faults]
+    lines += [f"  {server_text(fault)}" for fault in agent.conversation_faults]
     lines += [
         _("  job {name}: {state_label}.").format(name=_name(lane), state_label=lane.state_label)
         for lane in _jobs(agent)
@@ -69,7 +70,7 @@ def mcp_lines(agent: AgentView) -> list[str]:
         _("  Its MCP server {name} is {state}: {detail}.").format(
             name=server.name,
             state=state_text(server.state),
-            detail=server.detail or _("no reason known"),
+            detail=server_text(server.detail) or _("no reason known"),
         )
         for server in servers
         if server.state not in ("ready", "starting") or (server.detail and not server.tools)
@@ -80,7 +81,9 @@ def harness_lines(agent: AgentView) -> list[str]:
     """Return a line for each harness that the agent cannot use, with the reason."""
     harnesses = (harness for lane in agent.lanes for harness in lane.harnesses)
     return [
-        _("  Its harness {name} failed: {detail}.").format(name=harness.name, detail=harness.detail)
+        _("  Its harness {name} failed: {detail}.").format(
+            name=harness.name, detail=server_text(harness.detail)
+        )
         for harness in harnesses
         if harness.state == "failed"
     ]
@@ -104,7 +107,7 @@ def model_lines(agent: AgentView) -> list[str]:
     failures = {it.model_failure.words: it.model_failure for it in agent.lanes if it.model_failure}
     return [
         _("  Its model has not responded for {age}: {words}").format(
-            age=format_age(it.since), words=it.words
+            age=format_age(it.since), words=server_text(it.words)
         )
         for it in failures.values()
     ]

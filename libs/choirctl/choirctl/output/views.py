@@ -23,7 +23,7 @@ from choir_common.wire.operations import (
 )
 from choir_common.wire.operator import AgentView, DmView, SessionView
 from choir_common.wire.rpc import StatusReport
-from choirctl.output.language import tr
+from choirctl.output.language import server_text, tr
 from choirctl.output.printing import escape, format_age, table
 from choirctl.output.state_words import state_text
 
@@ -87,11 +87,11 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
     )
     if agent.bindings:
         for what, name in agent.bindings.model_dump(exclude_none=True).items():
-            facts.add_row(what.replace("_", " "), name)
+            facts.add_row(state_text(what), name)
     if len(agent.conversations) > 1:
         facts.add_row(_("conversations"), ", ".join(agent.conversations))
     for fault in agent.conversation_faults:
-        facts.add_row(_("not bound"), escape(fault))
+        facts.add_row(_("not bound"), escape(server_text(fault)))
     facts.add_row(_("process"), str(agent.pid or "-"))
     since = (
         _(", since {started_at:%Y-%m-%d %H:%M:%S %Z}").format(started_at=agent.started_at)
@@ -203,7 +203,9 @@ def model_rows(models: Sequence[ModelView]) -> Table:
     rows = table(_("NAME"), _("KIND"), _("PROVIDER"), _("MODEL"), _("ENDPOINT"), _("CONTEXT"))
     for model in models:
         context = f"{model.context_window:,}" if model.context_window else ""
-        rows.add_row(model.name, model.kind, model.provider, model.model, model.endpoint, context)
+        rows.add_row(
+            model.name, state_text(model.kind), model.provider, model.model, model.endpoint, context
+        )
     return rows
 
 
@@ -212,7 +214,7 @@ def model_test_rows(result: ModelTestResult) -> Table:
     rows = table("", _("MODEL"), _("TIME"), _("RESULT"))
     time = "" if result.duration_ms is None else f"{result.duration_ms / 1000:.1f} s"
     colour = OUTCOME_COLOURS[result.outcome]
-    detail = escape(result.detail)
+    detail = escape(server_text(result.detail))
     rows.add_row(
         f"[{colour}]{state_text(result.outcome)}[/]",
         escape(result.model or result.name),
@@ -241,10 +243,10 @@ def operation_rows(operations: Sequence[OperationView]) -> Table:
         )
         rows.add_row(
             operation.operation_id,
-            escape(f"{operation.kind} {operation.subject}"),
+            escape(server_text(f"{operation.kind} of {operation.subject}")),
             f"{_state(operation.status)}{share}",
             format_age(operation.began_at),
-            escape(_short(operation.error or operation.step, SHORT_REASON)),
+            escape(_short(server_text(operation.error or operation.step), SHORT_REASON)),
         )
     return rows
 
@@ -256,13 +258,13 @@ def operation_facts(operation: OperationView) -> Table:
     facts.add_row(_("operation"), operation.operation_id)
     facts.add_row(
         _("what"),
-        _("{kind} of {subject}").format(kind=operation.kind, subject=escape(operation.subject)),
+        escape(server_text(f"{operation.kind} of {operation.subject}")),
     )
     share = f", {operation.share:.0%}" if operation.share is not None else ""
     facts.add_row(_("status"), f"{_state(operation.status)}{share}")
-    facts.add_row(_("at"), escape(operation.step or "-"))
+    facts.add_row(_("at"), escape(server_text(operation.step) or "-"))
     if operation.error:
-        facts.add_row(_("error"), f"[red]{escape(operation.error)}[/]")
+        facts.add_row(_("error"), f"[red]{escape(server_text(operation.error))}[/]")
     facts.add_row(_("began"), f"{operation.began_at:%Y-%m-%d %H:%M:%S %Z}")
     ended_at = operation.ended_at
     facts.add_row(_("ended"), f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")
@@ -289,7 +291,7 @@ def warning_lines(workspaces: Iterable[WorkspaceView]) -> Iterator[str]:
     for workspace in workspaces:
         if workspace.excess:
             yield _("{name} {excess}: its agent cannot write there").format(
-                name=workspace.name, excess=workspace.excess
+                name=workspace.name, excess=server_text(workspace.excess)
             )
         if workspace.disabled:
             files = ", ".join(workspace.disabled)
@@ -344,7 +346,7 @@ def session_facts(session: SessionView) -> Table:
     ended_at = session.ended_at
     facts.add_row(_("ended"), f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")
     if session.end_reason:
-        facts.add_row(_("because"), escape(session.end_reason))
+        facts.add_row(_("because"), escape(server_text(session.end_reason)))
     return facts
 
 

@@ -30,6 +30,7 @@ from choir_local.postgres_cluster import check_major_version, read_major_version
 from choir_local.process_user import unprivileged_identity
 from choir_models.model_check import GET_A_MODEL, REHEARSAL, check_model
 from choirctl.api.control import connect
+from choirctl.output.language import server_text
 from choirctl.start.background import is_running
 from choirctl.start.backup_state import CONTAINER_LOG, STACK_LOG, find_backup_problem
 from choirctl.start.config_file import read_config
@@ -115,21 +116,25 @@ async def _confinement(installation: Installation) -> CheckResult:
     if runtime.startswith(HOST_LACKS):
         warnings.append(
             _("{runtime}. Use the docker runtime where agents are not trusted.").format(
-                runtime=runtime
+                runtime=server_text(runtime)
             )
         )
     _rest, lacks, walls = details.get("browser", "").partition(NOT_CONFINED)
     if lacks:
         warnings.append(
-            _("the browser service is {lacks}{walls}.").format(lacks=lacks, walls=walls)
+            _("the browser service is {lacks}{walls}.").format(
+                lacks=server_text(lacks), walls=server_text(walls)
+            )
         )
     if details.get("egress"):
-        warnings.append(_("egress proxy {details}.").format(details=details["egress"]))
+        warnings.append(_("egress proxy {details}.").format(details=server_text(details["egress"])))
     if warnings:
         return "warn", join(" ", warnings)
     walls = _("agents, their tool calls and the browser service have all walls")
     is_root = installation.in_containers or installation.home.root.stat().st_uid == 0
-    return "ok", join("; ", filter(None, (walls, runtime, "" if is_root else SHARED_USER)))
+    return "ok", join(
+        "; ", filter(None, (walls, server_text(runtime), "" if is_root else SHARED_USER))
+    )
 
 
 async def _playwright(_installation: Installation) -> CheckResult:
@@ -181,9 +186,9 @@ async def _chromium_sandbox(installation: Installation) -> CheckResult:
     if installation.in_containers:
         return "warn", _(
             "the browser runs {no_sandbox}: the container `browser` is the only wall."
-        ).format(no_sandbox=NO_SANDBOX)
+        ).format(no_sandbox=server_text(NO_SANDBOX))
     return "warn", _("the browser runs {no_sandbox}. Run Choir as a user other than root.").format(
-        no_sandbox=NO_SANDBOX
+        no_sandbox=server_text(NO_SANDBOX)
     )
 
 
@@ -271,7 +276,7 @@ async def _running(installation: Installation) -> CheckResult:
         return "fail", _("Choir runs here and does not answer: see `choirctl logs choird`.")
     status = installation.running.status
     how = _("in containers") if installation.in_containers else _("as processes of this machine")
-    down = [f"{part.name} ({part.detail})" for part in status.parts if not part.ok]
+    down = [f"{part.name} ({server_text(part.detail)})" for part in status.parts if not part.ok]
     if down:
         return "fail", _("Choir {version} runs {how}; down: {names}.").format(
             version=status.version, how=how, names=", ".join(down)

@@ -19,6 +19,7 @@ from choir_common.confinement.kernel import (
 )
 from choir_common.confinement.landlock import Rule
 from choir_common.confinement.namespaces import map_user_to_itself
+from choir_common.i18n import _
 
 CALL_NAMESPACES = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
 SIGNALS_SCOPED_SINCE = 6
@@ -91,7 +92,7 @@ def prepare_domain(
         missing.append("Landlock (tool calls can read the memory of others)")
     namespaces = 0
     if not want_namespaces:
-        missing.append("PID namespaces (not available to this agent)")
+        missing.append(_("PID namespaces (not available to this agent)"))
     else:
         try:
             _prepare_namespaces(kernel, user)
@@ -100,11 +101,11 @@ def prepare_domain(
             kernel.limit_capabilities()
             namespaces = CALL_NAMESPACES
         except OSError as error:
-            missing.append(f"PID namespaces ({error})")
+            missing.append(_("PID namespaces ({error})").format(error=error))
     if not namespaces:
         kernel.drop_capabilities(user if os.geteuid() == 0 else 0)
     if not namespaces and abi < SIGNALS_SCOPED_SINCE:
-        missing.append("protection from signals (Landlock 6 or PID namespaces)")
+        missing.append(_("protection from signals (Landlock 6 or PID namespaces)"))
     filters = _build_filters(kernel, has_landlock=abi > 0)
     if not filters:
         missing.append(f"seccomp (this kernel has none, or no list for {kernel.machine})")

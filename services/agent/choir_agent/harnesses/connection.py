@@ -11,6 +11,7 @@ from choir_agent.harnesses.jsonl_session import JsonLinesSession
 from choir_agent.harnesses.program import open_program
 from choir_agent.harnesses.updates import HarnessError, HarnessSession
 from choir_agent.tools.program_runner import Program, ProgramRunner
+from choir_common.i18n import _
 from choir_common.wire.harness_config import HarnessConfig
 
 
@@ -32,7 +33,11 @@ class HarnessCommand:
         """
         for name in sorted(self.config.secret_names()):
             if not self.secrets.get(name):
-                raise HarnessError(f"the secret {name} has no value: choirctl secret set {name}")
+                raise HarnessError(
+                    _("the secret {name} has no value: choirctl secret set {name}").format(
+                        name=name
+                    )
+                )
         async with open_program(self.programs, self._program(purpose)) as lines:
             protocol = AcpSession if self.config.protocol == "acp" else JsonLinesSession
             session = protocol(lines, str(self.programs.workspace))
@@ -49,7 +54,9 @@ class HarnessCommand:
                 yield
         except TimeoutError:
             raise HarnessError(
-                f"it did not answer within {seconds:g} s (start_timeout_ms)"
+                _("it did not answer within {seconds:g} s (start_timeout_ms)").format(
+                    seconds=seconds
+                )
             ) from None
 
     def _program(self, purpose: str) -> Program:

@@ -16,6 +16,7 @@ from choir_agent.tools.call_launcher_client import StartedCall
 from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.streams import StderrText, output_pipe
 from choir_common.eventlog.json_scrubbing import is_too_deep
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 
 MAX_LINE_BYTES = 8_000_000
@@ -69,13 +70,19 @@ class ProgramLines:
                 line, self._line = self._line or await self._reader.readuntil(), None
             except asyncio.LimitOverrunError:
                 raise HarnessError(
-                    f"it sent a message of more than {MAX_LINE_BYTES} bytes"
+                    _("it sent a message of more than {max_line_bytes} bytes").format(
+                        max_line_bytes=MAX_LINE_BYTES
+                    )
                 ) from None
             except (asyncio.IncompleteReadError, ConnectionError):
                 raise HarnessError(await self._reason_of_end()) from None
             self._bytes += len(line)
             if self._bytes > MAX_OUTPUT_BYTES:
-                raise HarnessError(f"it wrote more than {MAX_OUTPUT_BYTES} bytes")
+                raise HarnessError(
+                    _("it wrote more than {max_output_bytes} bytes").format(
+                        max_output_bytes=MAX_OUTPUT_BYTES
+                    )
+                )
             with suppress(orjson.JSONDecodeError):
                 message = orjson.loads(line)
                 if isinstance(message, dict) and not is_too_deep(message):
@@ -86,7 +93,11 @@ class ProgramLines:
         """Count a line that the protocol does not know; raises HarnessError for too many."""
         self._strange += 1
         if self._strange > MAX_STRANGE_LINES:
-            raise HarnessError(f"more than {MAX_STRANGE_LINES} of its lines were no valid messages")
+            raise HarnessError(
+                _("more than {max_strange_lines} of its lines were no valid messages").format(
+                    max_strange_lines=MAX_STRANGE_LINES
+                )
+            )
 
     async def send(self, message: JsonObject) -> None:
         """Send a message; raises HarnessError if the program has ended, or does not read."""
@@ -95,19 +106,25 @@ class ProgramLines:
             async with asyncio.timeout(WRITE_WITHIN_S):
                 await self._writer.drain()
         except TimeoutError:
-            raise HarnessError("it does not read its messages") from None
+            raise HarnessError(_("it does not read its messages")) from None
         except ConnectionError:
             raise HarnessError(await self._reason_of_end()) from None
 
     async def _reason_of_end(self) -> str:
         """Return how the program ended, and the end of what it wrote to standard error."""
-        reason = "it closed its output"
+        reason: str = _("it closed its output")
         with suppress(TimeoutError, OSError, ValueError):
             async with asyncio.timeout(END_WITHIN_S):
                 reply = await self._call.wait()
-            reason = reply.excess or reply.error or f"it ended with exit code {reply.exit_code}"
+            reason = (
+                reply.excess
+                or reply.error
+                or _("it ended with exit code {exit_code}").format(exit_code=reply.exit_code)
+            )
         wrote = self._stderr.text()
-        return f"{reason}; it wrote: {wrote}" if wrote else reason
+        return (
+            _("{reason}; it wrote: {wrote}").format(reason=reason, wrote=wrote) if wrote else reason
+        )
 
 
 @asynccontextmanager
@@ -124,7 +141,7 @@ async def open_program(runner: ProgramRunner, program: Program) -> AsyncIterator
         streams = [await asyncio.open_unix_connection(sock=stdin)]
         try:
             streams.append(await asyncio.open_unix_connection(sock=stdout, limit=MAX_LINE_BYTES))
-            (_, writer), (reader, _) = streams
+            (_own, writer), (reader, _theirs) = streams
             async with output_pipe(stderr) as pipe:
                 files = [their_stdin.fileno(), their_stdout.fileno(), pipe]
                 async with runner.serve(program, files) as call:
@@ -133,8 +150,10 @@ async def open_program(runner: ProgramRunner, program: Program) -> AsyncIterator
                     their_stdout.close()
                     yield ProgramLines(call, reader, writer, stderr=stderr)
         except OSError as error:
-            raise HarnessError(f"it cannot be started: {error}") from error
+            raise HarnessError(
+                _("it cannot be started: {error}").format(error=str(error))
+            ) from error
         finally:
-            for _, stream in streams:
+            for _own, stream in streams:
                 stream.transport.abort()
             await asyncio.sleep(0)  # which closes them

@@ -32,6 +32,7 @@ from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.tool import ToolFailed
 from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.key_proxy_transport import KeyProxyTransport
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 
 CLIENT = types.Implementation(name="choir", version="1")
@@ -87,18 +88,22 @@ class Connection:
                 return await self._requests.call(tool, arguments, progress)
         except TimeoutError as error:
             after = (
-                f" of its last progress, or {longest_s(timeout_s):g} s in all"
+                _(" of its last progress, or {timeout_s:g} s in all").format(
+                    timeout_s=longest_s(timeout_s)
+                )
                 if progress.text
                 else ""
             )
-            message = (
-                f"The server did not answer within {timeout_s:g} s{after}; the call was cancelled."
-            )
+            message = _(
+                "The server did not answer within {timeout_s:g} s{after}; the call was cancelled."
+            ).format(timeout_s=timeout_s, after=after)
             raise ToolFailed("timeout", message) from error
         except AddressRequired:
             raise
         except McpServerError as error:
-            raise ToolFailed("server_error", f"The MCP server failed: {error.message}") from error
+            raise ToolFailed(
+                "server_error", _("The MCP server failed: {message}").format(message=error.message)
+            ) from error
 
     async def on_message(self, message: IncomingMessage) -> None:
         """Note changes of lists, and addresses at which a person is done; others have no effect."""
@@ -170,10 +175,12 @@ async def connect_url(
             yield connection
     except ExceptionGroup as group:
         # The SDK's tasks raise what went wrong with a request, inside of groups.
-        fault, _ = group.split(httpx2.HTTPError)
+        fault, _rest = group.split(httpx2.HTTPError)
         if fault is None:
             raise
-        raise McpServerError(f"{url} cannot be reached: {_first_leaf(fault)}"[:500]) from group
+        raise McpServerError(
+            _("{url} cannot be reached: {fault}").format(url=url, fault=_first_leaf(fault))[:500]
+        ) from group
 
 
 @asynccontextmanager
@@ -211,12 +218,16 @@ async def _connect(
                 await session.initialize()
         except TimeoutError as error:
             raise McpServerError(
-                f"it did not answer within {timeout_s:g} s after its start"
+                _("it did not answer within {timeout_s:g} s after its start").format(
+                    timeout_s=timeout_s
+                )
             ) from error
         except (MCPError, ValidationError, RuntimeError, *CONNECTION_ERRORS) as error:
             # The reason why a program ended says more than the connection that it closed.
             reason = await wait_for_reason(end)
-            raise McpServerError(reason or f"it cannot be initialized: {error}"[:500]) from error
+            raise McpServerError(
+                reason or _("it cannot be initialized: {error}").format(error=str(error))[:500]
+            ) from error
         yield connection
 
 

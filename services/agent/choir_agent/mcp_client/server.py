@@ -40,6 +40,7 @@ from choir_agent.tools.tool import CallContext, Tool, ToolFailed, ToolOutput, To
 from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError
 from choir_common.escape_text import escape_hidden
+from choir_common.i18n import _
 from choir_common.wire.mcp_config import McpServerConfig
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import MAX_PROGRESS_LINES, McpServerState, McpServerStatus
@@ -150,7 +151,12 @@ class McpServer:
                 if loop.time() - began > STEADY_AFTER_S:
                     backoff.reset()
                 pause_s = backoff.pause_s()
-                self._set_state("restarting", f"{reason} (next start in {pause_s:.0f} s)")
+                self._set_state(
+                    "restarting",
+                    _("{reason} (next start in {pause_s:.0f} s)").format(
+                        reason=reason, pause_s=pause_s
+                    ),
+                )
                 log.warning("MCP server ended", server=self._name, reason=reason, pause_s=pause_s)
                 await asyncio.sleep(pause_s)
         finally:
@@ -169,7 +175,7 @@ class McpServer:
     async def ask_model(self, params: JsonObject) -> JsonObject:
         """Answer a request of the server to a model; raises ChoirError."""
         if self._sampling is None:
-            raise McpServerError("Choir does not let this server use its models (sampling).")
+            raise McpServerError(_("Choir does not let this server use its models (sampling)."))
         return await self._sampling.ask(find_asking_call(self._calls), params)
 
     async def call(
@@ -177,11 +183,13 @@ class McpServer:
     ) -> ToolOutput:
         """Call a tool of the server; raises ToolFailed."""
         if self._offered.get(tool.canonical) != tool:
-            raise ToolRefused("withdrawn", "The tool was withdrawn: its definition has changed.")
+            raise ToolRefused("withdrawn", _("The tool was withdrawn: its definition has changed."))
         if self._connection is None:
             raise ToolFailed(
                 "server_down",
-                f"The MCP server {self._name} is not running: {self._detail}"[:MAX_DETAIL],
+                _("The MCP server {name} is not running: {detail}").format(
+                    name=self._name, detail=self._detail
+                )[:MAX_DETAIL],
             )
         timeout_s = self._config.timeout_ms / 1000
         progress = CallProgress(tool.name, self._publisher.record_change)
@@ -278,7 +286,9 @@ class McpServer:
             async with asyncio.timeout(timeout_s):
                 return await connection.list_tools()
         except TimeoutError as error:
-            raise McpServerError(f"it did not list its tools within {timeout_s:g} s") from error
+            raise McpServerError(
+                _("it did not list its tools within {timeout_s:g} s").format(timeout_s=timeout_s)
+            ) from error
 
     async def _find_content(self, connection: ServerConnection) -> None:
         """Note which lists of content are not empty: many servers announce lists that have nothing.
@@ -292,7 +302,9 @@ class McpServer:
                     has_content = await connection.has_content(kind)
             except TimeoutError as error:
                 raise McpServerError(
-                    f"it did not list its {kind} within {timeout_s:g} s"
+                    _("it did not list its {kind} within {timeout_s:g} s").format(
+                        kind=kind, timeout_s=timeout_s
+                    )
                 ) from error
             if has_content:
                 self._kinds |= {kind}
@@ -301,9 +313,9 @@ class McpServer:
         """Return None after a person's yes to the definitions, or why they are not offered."""
         self._requests.add(payload_hash(payload))
         if len(self._requests) > MAX_REQUESTS:
-            self._set_state("failed", "it has changed its tools too often; restart the agent")
+            self._set_state("failed", _("it has changed its tools too often; restart the agent"))
             return await connection.end
-        self._set_state("waiting", "its tools wait for a person's yes: choirctl approval list")
+        self._set_state("waiting", _("its tools wait for a person's yes: choirctl approval list"))
         asking = asyncio.create_task(self._pins.ask(self._name, payload))
         try:
             changed = asyncio.create_task(connection.lists_changed.wait())
@@ -314,19 +326,19 @@ class McpServer:
             if connection.end.done():
                 return connection.end.result()
             if not asking.done():
-                return "its tools have changed"
+                return _("its tools have changed")
             if asking.result() == "approved":
                 return None
         finally:
             asking.cancel()
         why = (
-            "somebody said no to its tools"
+            _("somebody said no to its tools")
             if asking.result() == "rejected"
-            else ("nobody decided on its tools in time")
+            else (_("nobody decided on its tools in time"))
         )
-        self._set_state("refused", f"{why}; a restart of the agent asks again")
-        return (
-            await _end_of(connection, connection.lists_changed.wait()) or "its tools have changed"
+        self._set_state("refused", _("{why}; a restart of the agent asks again").format(why=why))
+        return await _end_of(connection, connection.lists_changed.wait()) or _(
+            "its tools have changed"
         )
 
     def _offer(self, tools: ServerTools | None, pin: str) -> None:
@@ -347,8 +359,13 @@ class McpServer:
         self._offered = {name: tool for name, tool in definitions.items() if name not in conflicts}
         if tools is None:
             return
-        notes = [*tools.left_out, *(f"{name}: the name is taken" for name in conflicts)]
-        self._set_state("ready", f"left out: {'; '.join(notes)}" if notes else "")
+        notes = [
+            *tools.left_out,
+            *(_("{name}: the name is taken").format(name=name) for name in conflicts),
+        ]
+        self._set_state(
+            "ready", _("left out: {notes}").format(notes="; ".join(notes)) if notes else ""
+        )
 
     def _set_state(self, state: McpServerState, detail: str = "") -> None:
         self._state, self._detail = state, detail

@@ -19,6 +19,7 @@ from choir_agent.mcp_client.content_tools import ContentKind
 from choir_agent.mcp_client.definitions import ToolDefinition
 from choir_agent.mcp_client.faults import AddressRequired, McpServerError, UnknownMethod
 from choir_agent.mcp_client.streams import MAX_MESSAGE_BYTES
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_common.wire.validation_messages import error_messages
 
@@ -113,7 +114,7 @@ class ServerRequests:
         """Return the entries of all pages, or only of the first; none if optional and unknown."""
         entries: list[JsonObject] = []
         cursor, size = None, 0
-        for _ in range(MAX_PAGES):
+        for _page in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
             try:
                 page = await self._send(query.request(params=params), query.result, progress)
@@ -126,12 +127,18 @@ class ServerRequests:
             size += len(str(page))
             if size > MAX_MESSAGE_BYTES:
                 raise McpServerError(
-                    f"the list of its {query.key} takes more than {MAX_MESSAGE_BYTES} bytes"
+                    _("the list of its {key} takes more than {max_message_bytes} bytes").format(
+                        key=query.key, max_message_bytes=MAX_MESSAGE_BYTES
+                    )
                 )
             cursor = page.get("nextCursor")
             if is_first_only or not isinstance(cursor, str) or not cursor:
                 return entries
-        raise McpServerError(f"the list of its {query.key} has more than {MAX_PAGES} pages")
+        raise McpServerError(
+            _("the list of its {key} has more than {max_pages} pages").format(
+                key=query.key, max_pages=MAX_PAGES
+            )
+        )
 
     async def _send(
         self,
@@ -154,10 +161,12 @@ class ServerRequests:
             reason = await wait_for_reason(self._end) if is_end else ""
             raise McpServerError(reason or str(error.message)[:500]) from error
         except ValidationError as error:
-            reason = error_messages(error, "the answer")[0]
-            raise McpServerError(f"its answer is not valid: {reason}") from error
+            reason = error_messages(error, _("the answer"))[0]
+            raise McpServerError(
+                _("its answer is not valid: {reason}").format(reason=reason)
+            ) from error
         except CONNECTION_ERRORS as error:
-            raise McpServerError("the connection has ended") from error
+            raise McpServerError(_("the connection has ended")) from error
 
 
 def _requests_of(error: MCPError) -> tuple[JsonObject, ...]:

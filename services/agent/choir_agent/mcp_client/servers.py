@@ -25,6 +25,7 @@ from choir_agent.tools.tool import Tool
 from choir_agent.tools.workspace import Workspace
 from choir_common.confinement.paths import DEVICES, python_directories, system_paths
 from choir_common.egress.key_placeholders import KeyProxy
+from choir_common.i18n import _
 from choir_common.wire.mcp_config import McpServerConfig
 from choir_common.wire.rpc import MAX_MCP_SERVERS, McpServerStatus
 
@@ -169,7 +170,9 @@ class _Connector:
         for name, value in self.setup.secrets.items():
             if not value:
                 how = f"mcp login {self.name}" if config.oauth else f"secret set {name}"
-                raise McpServerError(f"the secret {name} has no value: choirctl {how}")
+                raise McpServerError(
+                    _("the secret {name} has no value: choirctl {how}").format(name=name, how=how)
+                )
         if config.url is not None:
             secret = self.setup.secrets.get(config.token_secret or "")
             opened = sdk.connect_url(config.url, secret, self.key_proxy, start_timeout_s, host=host)

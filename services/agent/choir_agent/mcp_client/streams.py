@@ -19,6 +19,7 @@ from choir_agent.mcp_client.faults import McpServerError
 from choir_agent.tools.call_launcher_client import StartedCall
 from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.streams import StderrText, output_pipe
+from choir_common.i18n import _
 
 MAX_MESSAGE_BYTES = 8_000_000
 END_WITHIN_S = 1.0
@@ -60,7 +61,9 @@ class ProgramStreams:
             try:
                 line = await self._reader.readuntil()
             except asyncio.LimitOverrunError:
-                return f"it sent a message of more than {MAX_MESSAGE_BYTES} bytes"
+                return _("it sent a message of more than {max_message_bytes} bytes").format(
+                    max_message_bytes=MAX_MESSAGE_BYTES
+                )
             except (asyncio.IncompleteReadError, ConnectionError):
                 return ""
             try:
@@ -84,8 +87,12 @@ class ProgramStreams:
             async with asyncio.timeout(END_WITHIN_S):
                 reply = await self._call.wait()
         except (TimeoutError, OSError, ValueError):
-            return "it closed its output"
-        return reply.excess or reply.error or f"it ended with exit code {reply.exit_code}"
+            return _("it closed its output")
+        return (
+            reply.excess
+            or reply.error
+            or _("it ended with exit code {exit_code}").format(exit_code=reply.exit_code)
+        )
 
 
 @asynccontextmanager
@@ -114,12 +121,18 @@ async def open_program(
                         streams.close()
                         await _stop(running, writer)
             except OSError as error:
-                raise McpServerError(f"it cannot be started: {error}") from error
+                raise McpServerError(
+                    _("it cannot be started: {error}").format(error=str(error))
+                ) from error
 
 
 async def _with_stderr(streams: ProgramStreams, stderr: StderrText) -> str:
     reason = await streams.run()
-    return f"{reason}; it wrote: {stderr.text()}" if stderr.text() else reason
+    return (
+        _("{reason}; it wrote: {text}").format(reason=reason, text=stderr.text())
+        if stderr.text()
+        else reason
+    )
 
 
 async def _stop(running: asyncio.Task[str], writer: asyncio.StreamWriter) -> None:

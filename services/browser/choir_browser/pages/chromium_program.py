@@ -10,9 +10,12 @@ from pathlib import Path
 
 from choir_common.errors import Unavailable
 from choir_common.extras import install_command
+from choir_common.i18n import _
 from choir_common.wire.browser import CHROMIUM_NAMES
 
-NO_PLAYWRIGHT = f"The browser is not installed. Install it with `{install_command('browser')}`."
+NO_PLAYWRIGHT = _("The browser is not installed. Install it with `{command}`.").format(
+    command=install_command("browser")
+)
 
 # Chromium uses only the last of several lists, which is ours, so it repeats Playwright's.
 PLAYWRIGHT_DISABLED_FEATURES: Sequence[str] = (
@@ -69,7 +72,11 @@ def find_chromium(executable: Path | None, playwright_path: Path | None) -> Path
     if executable is not None:
         if os.access(executable, os.X_OK) and executable.is_file():
             return executable
-        raise Unavailable(f"CHOIR_CHROMIUM names {executable}, which is not an executable program.")
+        raise Unavailable(
+            _("CHOIR_CHROMIUM names {executable}, which is not an executable program.").format(
+                executable=executable
+            )
+        )
     if playwright_path is not None and playwright_path.is_file():
         return playwright_path
     for name in CHROMIUM_NAMES:
@@ -77,6 +84,8 @@ def find_chromium(executable: Path | None, playwright_path: Path | None) -> Path
         if path is not None:
             return Path(path)
     raise Unavailable(
-        "No Chromium was found. Install it (`apt install chromium`, or `playwright install "
-        "chromium`), or set CHOIR_CHROMIUM to the program."
+        _(
+            "No Chromium was found. Install it (`apt install chromium`, or `playwright install chromium`), "
+            "or set CHOIR_CHROMIUM to the program."
+        )
     )

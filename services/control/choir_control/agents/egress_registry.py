@@ -18,6 +18,7 @@ import structlog
 
 from choir_common.errors import NotFound, Unavailable
 from choir_common.http.response_parser import read_problem
+from choir_common.i18n import _
 from choir_common.wire.egress import AgentEgress, EgressTable, ProxiedKey
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.agents.egress_table import agent_egress
@@ -146,12 +147,16 @@ class EgressRegistry:
                 "/v1/agents", content=table.model_dump_json(), timeout=SEND_TIMEOUT_S
             )
         except httpx2.HTTPError as error:
-            self._failure = "no response; it may be restarting"
-            raise Unavailable("The egress service does not respond.") from error
+            self._failure = _("no response; it may be restarting")
+            raise Unavailable(_("The egress service does not respond.")) from error
         if answer.is_error:
             problem = read_problem(answer.status_code, answer.content)
             self._failure = problem.message
-            raise Unavailable(f"The egress service refused the agents: {problem.message}")
+            raise Unavailable(
+                _("The egress service refused the agents: {message}").format(
+                    message=problem.message
+                )
+            )
         self._failure = ""
         self._sent = {agent.agent_id: agent for agent in table.agents}
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from choir_common.confinement.paths import CERTIFICATES
 from choir_common.errors import Conflict, NotFound, RateLimited
+from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_common.redactor import Redactor
 from choir_common.wire.config import ModelConfig
@@ -110,13 +111,19 @@ class ModelTestService:
         if model is None:
             names = ", ".join(sorted(models)) or "none"
             raise NotFound(
-                f"There is no language model {name[:80]!r} in the active configuration, which has: {names}. "
-                "A new one is active after `choirctl config load` and `choirctl config apply`."
+                _(
+                    "There is no language model {name!r} in the active configuration, which has: {names}. A"
+                    " new one is active after `choirctl config load` and `choirctl config apply`."
+                ).format(name=name[:80], names=names)
             )
         if name in self._running:
-            raise Conflict(f"A test of {name} is running. Wait for its result.")
+            raise Conflict(_("A test of {name} is running. Wait for its result.").format(name=name))
         if len(self._running) >= MAX_RUNNING:
-            raise RateLimited(f"{MAX_RUNNING} models are being tested. Try again in a moment.")
+            raise RateLimited(
+                _("{max_running} models are being tested. Try again in a moment.").format(
+                    max_running=MAX_RUNNING
+                )
+            )
         self._running.add(name)
         try:
             result = await self._check(name, model)
@@ -154,9 +161,9 @@ class ModelTestService:
         result = await self._program.run(request)
         if result is None:
             # what it may have cost stays reserved, and is charged when the reservation expires
-            detail = (
-                f"{model.model} at {model.endpoint}: the test did not end within {DEADLINE_S:g} s."
-            )
+            detail = _(
+                "{model} at {endpoint}: the test did not end within {deadline_s:g} s."
+            ).format(model=model.model, endpoint=model.endpoint, deadline_s=DEADLINE_S)
             return ModelCheckResult(outcome="fail", detail=detail)
         if result.usage is not None:
             await self._costs.record(UsageReports(reports=(result.usage,)))

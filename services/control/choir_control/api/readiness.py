@@ -10,6 +10,7 @@ from choir_common.bus.client import Bus
 from choir_common.clients.browser import BrowserClient
 from choir_common.clients.memory import MemoryClient
 from choir_common.errors import ChoirError
+from choir_common.i18n import _
 from choir_common.postgres.pool import Database
 from choir_common.wire.operator import HOST_LACKS, ComponentStatus, ReadinessReport
 from choir_control.agents.egress_registry import EgressRegistry
@@ -19,6 +20,7 @@ from choir_control.log.archiving.store import ArchiveStore
 CHECK_TIMEOUT_S = 2.0
 GATEWAY_PARTS = ("nats", "control", "channels")
 """Parts of the gateway that are no channels."""
+NO_RESPONSE = _("no response; it may be restarting")
 
 
 class ReadinessChecks:
@@ -52,7 +54,7 @@ class ReadinessChecks:
 
     async def check(self) -> Sequence[ComponentStatus]:
         """Return the status of the components that control cannot work without: its readiness."""
-        detail = "" if self._is_started else "starting"
+        detail = "" if self._is_started else _("starting")
         own = ComponentStatus(name="control", ok=self._is_started, detail=detail)
         others = await asyncio.gather(
             self.postgres_status(),
@@ -110,17 +112,16 @@ class ReadinessChecks:
         # A degraded memory counts as ready: search without embeddings still works.
         status = await self._memory.status()
         building = status.building
+        state: str = status.degraded or _("{embedder}, {queued} to embed").format(
+            embedder=status.embedder, queued=status.queued
+        )
+        progress = ""
         if building is not None and building.documents is not None:
-            progress = (
-                f"; {building.embedder}: {building.done} of {building.documents} embedded again"
+            progress = _("{embedder}: {done} of {documents} embedded again").format(
+                embedder=building.embedder, done=building.done, documents=building.documents
             )
-        else:
-            progress = ""
         backlog = await self._archives.describe_backlog()
-        late = f"; {backlog}" if backlog else ""
-        state = status.degraded or f"{status.embedder}, {status.queued} to embed"
-        limits = f"; {status.limitation}" if status.limitation else ""
-        return state + progress + late + limits
+        return "; ".join(filter(None, (state, progress, backlog, status.limitation)))
 
     async def _check_browser(self) -> str:
         status = await self._browser.status()
@@ -128,7 +129,7 @@ class ReadinessChecks:
 
     async def _check_egress(self) -> str:
         if not self._egress.is_enabled:
-            return (
+            return _(
                 "off: agents connect to the network without a proxy, and hold their keys themselves "
                 "(CHOIR_EGRESS_ENDPOINT)"
             )
@@ -138,7 +139,7 @@ class ReadinessChecks:
         try:
             answer = await self._gateway.get("/livez", timeout=CHECK_TIMEOUT_S)
         except httpx2.HTTPError:
-            return "!no response; it may be restarting"
+            return f"!{NO_RESPONSE}"
         return "" if answer.is_success else f"!HTTP {answer.status_code}"
 
 
@@ -161,7 +162,7 @@ async def _run_check(name: str, check: Callable[[], Awaitable[str]]) -> Componen
     except ChoirError as error:
         detail = f"!{error.message}"
     except TimeoutError:
-        detail = f"!no response within {CHECK_TIMEOUT_S:g} s"
+        detail = "!" + _("no response within {seconds:g} s").format(seconds=CHECK_TIMEOUT_S)
     return ComponentStatus(
         name=name, ok=not detail.startswith("!"), detail=detail.removeprefix("!")
     )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_control.images.builder import BuildInput, ImageFile
 
 ContextFiles = Mapping[str, tuple[bytes | Path, bool]]
@@ -68,8 +69,10 @@ def own_dockerfile(recipe: BuildInput, base: str) -> str:
     text = own.read("Dockerfile").decode("utf-8", "replace")
     if not uses_base_image(text):
         raise InvalidRequest(
-            f"The Dockerfile of {recipe.agent_id} has no `FROM choir-base`: the agent itself is "
-            "in that image."
+            _(
+                "The Dockerfile of {agent_id} has no `FROM choir-base`: the agent itself is in that "
+                "image."
+            ).format(agent_id=recipe.agent_id)
         )
     return pin_base_image(text, base)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.config import Config
 from choir_control.configuration.current import ConfigService
@@ -153,9 +154,11 @@ class ImageBuildService:
         sources = self.sources(agent_id)
         if not sources:
             raise InvalidRequest(
-                f"{agent_id} has no repository: set agents.{agent_id}.repo.url (or "
-                "global_repo.url) in config.json, or put tools/, skills/ or identity/ into "
-                f"{self._home / 'agents' / agent_id}. Without one it runs with the default identity."
+                _(
+                    "{agent_id} has no repository: set agents.{agent_id}.repo.url (or global_repo.url) in "
+                    "config.json, or put tools/, skills/ or identity/ into {folder}. Without one it runs "
+                    "with the default identity."
+                ).format(agent_id=agent_id, folder=self._home / "agents" / agent_id)
             )
         return sources
 
@@ -170,14 +173,14 @@ class ImageBuildService:
         try:
             if current is not None and await self._is_up_to_date(current, commits):
                 await self._warn_again(agent_id, commits, staging, report)
-                report.progress("up to date", 1.0)
+                report.progress(_("up to date"), 1.0)
                 return BuildResult(current, False, tuple(commits.warnings))
             was_whole = current is not None and await self._builder.find_drift(current) is None
             recipe = await self._prepare(agent_id, commits, staging, report)
             self._warn(recipe, commits, report)
             image = await self._builder.build(recipe, report)
             # before it is current: the image that runs stays the one of the next start
-            report.progress("checking the tools", 0.9)
+            report.progress(_("checking the tools"), 0.9)
             await self._tools.check(image)
         finally:
             await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
@@ -214,7 +217,7 @@ class ImageBuildService:
         try:
             versions = await asyncio.to_thread(self._image_store.needed_versions, agent_id)
             for name in await self._builder.remove_unneeded(agent_id, versions):
-                report.output(f"removed the old image {name}")
+                report.output(_("removed the old image {name}").format(name=name))
         except Unavailable as error:
             report.output(f"warning: {error.message}")
             log.warning("old images were not removed", agent=agent_id, error=error.message)
@@ -226,11 +229,14 @@ class ImageBuildService:
                 continue
             report.progress(f"fetching {source.display_name}", share)
             repository = await self._mirrors.fetch(source)
-            report.output(f"{source.display_name} is at {repository.commit[:COMMIT_CHARS]}")
+            report.output(
+                _("{display_name} is at {commit}").format(
+                    display_name=source.display_name, commit=repository.commit[:COMMIT_CHARS]
+                )
+            )
             if repository.warning is not None:
-                warning = (
-                    f"{repository.warning} Using {repository.commit[:COMMIT_CHARS]}, which is "
-                    "stale."
+                warning = _("{warning} Using {commit}, which is stale.").format(
+                    warning=repository.warning, commit=repository.commit[:COMMIT_CHARS]
                 )
                 commits.warnings.append(warning)
                 report.output(f"warning: {warning}")
@@ -257,7 +263,7 @@ class ImageBuildService:
     async def _prepare(
         self, agent_id: str, commits: _FetchedSources, staging: Path, report: ProgressReporter
     ) -> BuildInput:
-        report.progress("reading the repositories", 0.4)
+        report.progress(_("reading the repositories"), 0.4)
         shared = await self._read(commits.shared, staging / "shared")
         own = await self._read(commits.own, staging / "own")
         report.progress("merging", 0.55)
@@ -275,8 +281,11 @@ class ImageBuildService:
         if faults:
             fault_text = "; ".join(faults[:MAX_FAULTS])
             raise InvalidRequest(
-                f"{repository.source.display_name} ({repository.commit[:COMMIT_CHARS]}) "
-                f"is invalid: {fault_text}."
+                _("{display_name} ({commit}) is invalid: {fault_text}.").format(
+                    display_name=repository.source.display_name,
+                    commit=repository.commit[:COMMIT_CHARS],
+                    fault_text=fault_text,
+                )
             )
         return tree
 

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 from choir_common.identity_dir import read_version
 from choir_control.images.builder import BuildInput, Image, ImageKind, ProgressReporter
 from choir_control.images.image_files import (
@@ -35,19 +36,27 @@ class DirectoryImageBuilder:
 
     async def build(self, recipe: BuildInput, report: ProgressReporter) -> Image:
         """Write the directory and rename it into place. Raises Unavailable."""
-        report.progress("writing the image", 0.7)
+        report.progress(_("writing the image"), 0.7)
         try:
             return await asyncio.to_thread(self.write_image, recipe)
         except OSError as error:
-            raise Unavailable(f"Cannot write the image of {recipe.agent_id}: {error}.") from error
+            raise Unavailable(
+                _("Cannot write the image of {agent_id}: {error}.").format(
+                    agent_id=recipe.agent_id, error=error
+                )
+            ) from error
 
     def unsupported_instructions(self, recipe: BuildInput) -> tuple[str, ...]:
         """Return a warning with the Dockerfile instructions: this builder executes none of them."""
         unsupported = [
             f"{name} of {whose}, {change}"
             for name, whose, tree in (
-                ("Dockerfile.base", "the global repository", recipe.global_tree),
-                ("Dockerfile", f"the repository of {recipe.agent_id}", recipe.agent_tree),
+                ("Dockerfile.base", _("the global repository"), recipe.global_tree),
+                (
+                    "Dockerfile",
+                    _("the repository of {agent_id}").format(agent_id=recipe.agent_id),
+                    recipe.agent_tree,
+                ),
             )
             if tree is not None and name in tree.files
             for change in list_image_changes(tree.read(name).decode("utf-8", "replace"))
@@ -55,10 +64,12 @@ class DirectoryImageBuilder:
         if not unsupported:
             return ()
         return (
-            "Ignored, because this runtime builds no system image: "
-            f"{'; '.join(unsupported)}. Install what the agent needs on this machine, or run agents with "
-            "CHOIR_RUNTIME=docker; with CHOIR_RUNTIME=kubernetes, set CHOIR_BUILD_REPOSITORY, or put it into "
-            "the image of CHOIR_AGENT_IMAGE.",
+            _(
+                "Ignored, because this runtime builds no system image: {unsupported}. Install what the "
+                "agent needs on this machine, or run agents with CHOIR_RUNTIME=docker; with "
+                "CHOIR_RUNTIME=kubernetes, set CHOIR_BUILD_REPOSITORY, or put it into the image of "
+                "CHOIR_AGENT_IMAGE."
+            ).format(unsupported="; ".join(unsupported)),
         )
 
     async def find_drift(self, image: Image) -> str | None:
@@ -76,7 +87,11 @@ class DirectoryImageBuilder:
         try:
             return await asyncio.to_thread(_prune, self._top / agent_id, needed_versions)
         except OSError as error:
-            raise Unavailable(f"Cannot remove old images of {agent_id}: {error}.") from error
+            raise Unavailable(
+                _("Cannot remove old images of {agent_id}: {error}.").format(
+                    agent_id=agent_id, error=error
+                )
+            ) from error
 
     async def remove_orphans(self) -> int:
         """Return 0: a build ends with the process that began it."""
@@ -128,15 +143,15 @@ def find_directory_drift(image: Image) -> str | None:
     top = Path(image.place)
     version = read_version(top)
     if version is None:
-        return f"{top} has no version.json"
+        return _("{top} has no version.json").format(top=top)
     if version != image.version:
-        return f"{top / 'version.json'} has another version"
+        return _("{file} has another version").format(file=top / "version.json")
     commits = (version.global_repo_commit, version.agent_repo_commit)
     actual = version_of_directory(version.agent_id, commits, top)
     if actual.tool_manifest_hash != version.tool_manifest_hash:
-        return f"the tools in {top} were changed"
+        return _("the tools in {top} were changed").format(top=top)
     if actual.skill_manifest_hash != version.skill_manifest_hash:
-        return f"the skills in {top} were changed"
+        return _("the skills in {top} were changed").format(top=top)
     if actual != version:
-        return f"files in {top} were changed"
+        return _("files in {top} were changed").format(top=top)
     return None

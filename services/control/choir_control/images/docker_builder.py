@@ -22,6 +22,7 @@ from docker import errors as docker_errors
 from urllib3.exceptions import ReadTimeoutError as TimeoutErrorOfHttp
 
 from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, VERSION_FILE, ImageVersion, hash_files
 from choir_control.images.build_context import (
     DOCKERFILE,
@@ -130,14 +131,14 @@ class DockerImageBuilder:
         return str(self._api().inspect_image(self._agent_image)["Id"])
 
     def _outdated(self, image: Image) -> bool:
-        with _translate_errors("inspect the image"):
+        with _translate_errors(_("inspect the image")):
             labels = self._api().inspect_image(image.place)["Config"]["Labels"] or {}
             return bool(labels.get(LABEL_AGENT_IMAGE) != self._agent_id())
 
     def _prune(
         self, agent_id: str, needed_versions: Collection[str], bases_too: bool
     ) -> tuple[str, ...]:
-        with _translate_errors("remove old images"):
+        with _translate_errors(_("remove old images")):
             mine = {"label": [f"{LABEL_HOME}={self._home}", f"{LABEL_AGENT}={agent_id}"]}
             old = [
                 image
@@ -178,10 +179,10 @@ class DockerImageBuilder:
         return str(names[0]) if names else ""
 
     def _build(self, recipe: BuildInput, report: ProgressReporter) -> Image:
-        with _translate_errors("build the image"):
-            report.progress("building the base image", 0.6)
+        with _translate_errors(_("build the image")):
+            report.progress(_("building the base image"), 0.6)
             base = self._base(recipe, report)
-            report.progress("building tools and system packages", 0.7)
+            report.progress(_("building tools and system packages"), 0.7)
             tools = [piece for piece in recipe.files if piece.path.startswith(f"{TOOLS_DIR}/")]
             with_sources = self._run_build(
                 tools_dockerfile(base),
@@ -192,7 +193,7 @@ class DockerImageBuilder:
             built = self._run_build(
                 own_dockerfile(recipe, with_sources), agent_context_files(recipe), {}, report
             )
-            report.progress("finishing the image", 0.9)
+            report.progress(_("finishing the image"), 0.9)
             rest = [piece for piece in recipe.files if piece not in tools]
             return self._finish_image(recipe, built, rest, report)
 
@@ -206,7 +207,7 @@ class DockerImageBuilder:
         key = hashlib.sha256(basis.encode()).hexdigest()[:COMMIT_CHARS]
         tag = f"choir-base:{shared.commit[:COMMIT_CHARS]}-{key}"
         if self._exists(tag):
-            report.output(f"{tag} already exists")
+            report.output(_("{tag} already exists").format(tag=tag))
             return tag
         files = base_context_files(recipe)
         labels = {LABEL_GLOBAL_COMMIT: shared.commit, **self._labels(recipe, "base")}
@@ -245,8 +246,10 @@ class DockerImageBuilder:
         volumes = self._api().inspect_image(image)["Config"].get("Volumes") or {}
         if volumes:
             raise InvalidRequest(
-                f"The image has VOLUME {', '.join(sorted(volumes))[:200]}: an agent can write to /workspace "
-                "and /tmp alone. Remove it from the Dockerfile, or use another base image."
+                _(
+                    "The image has VOLUME {volumes}: an agent can write to /workspace and /tmp alone. "
+                    "Remove it from the Dockerfile, or use another base image."
+                ).format(volumes=", ".join(sorted(volumes))[:200])
             )
 
     def _describe(self, agent_id: str, commits: tuple[str, str], image: str) -> ImageVersion:
@@ -282,14 +285,16 @@ class DockerImageBuilder:
             return [describe_member(archive, member) for member in archive if not member.isdir()]
 
     def _fault(self, image: Image) -> str | None:
-        with _translate_errors("inspect the image"):
+        with _translate_errors(_("inspect the image")):
             try:
                 details = self._api().inspect_image(image.place)
             except docker_errors.ImageNotFound:
-                return f"the engine has no image {image.place[:25]} (was it removed?)"
+                return _("the engine has no image {place} (was it removed?)").format(
+                    place=image.place[:25]
+                )
         labels = details["Config"]["Labels"] or {}
         if labels.get(LABEL_VERSION) != image.version.image_version:
-            return "its label has another version"
+            return _("its label has another version")
         # an image's id is the hash of its contents, so nothing else needs comparing
         return None
 
@@ -341,14 +346,16 @@ class DockerImageBuilder:
         for message in _messages_until(deadline, messages):
             if "error" in message:
                 raise InvalidRequest(
-                    f"The image cannot be built: {str(message['error']).strip()[:800]}"
+                    _("The image cannot be built: {error}").format(
+                        error=str(message["error"]).strip()[:800]
+                    )
                 )
             for line in str(message.get("stream", "")).splitlines():
                 if line.strip():
                     report.output(line.rstrip())
             image_id = str((message.get("aux") or {}).get("ID", image_id))
         if not image_id:
-            raise Unavailable("The engine returned no image id. Try again.")
+            raise Unavailable(_("The engine returned no image id. Try again."))
         return image_id
 
 
@@ -365,7 +372,7 @@ def _messages_until(deadline: float, messages: Generator[Any]) -> Iterator[Any]:
             break
         yield message
     messages.close()
-    raise InvalidRequest("The image cannot be built: timeout (CHOIR_BUILD_WITHIN_S).")
+    raise InvalidRequest(_("The image cannot be built: timeout (CHOIR_BUILD_WITHIN_S)."))
 
 
 class _ThreadSafeReporter:
@@ -394,12 +401,20 @@ def _translate_errors(action: str) -> Iterator[None]:
         yield
     except docker_errors.ImageNotFound as error:
         raise Unavailable(
-            f"Cannot {action}: {error.explanation}. Build the agent image (docker compose build agent) "
-            "or set CHOIR_AGENT_IMAGE."
+            _(
+                "Cannot {action}: {explanation}. Build the agent image (docker compose build agent) or set "
+                "CHOIR_AGENT_IMAGE."
+            ).format(action=action, explanation=error.explanation)
         ) from error
     except docker_errors.APIError as error:
-        raise Unavailable(f"Cannot {action}: the engine reports: {error.explanation}") from error
+        raise Unavailable(
+            _("Cannot {action}: the engine reports: {explanation}").format(
+                action=action, explanation=error.explanation
+            )
+        ) from error
     except (docker_errors.DockerException, OSError, json.JSONDecodeError) as error:
         raise Unavailable(
-            f"Cannot {action}: the Docker engine does not respond ({error})."
+            _("Cannot {action}: the Docker engine does not respond ({error}).").format(
+                action=action, error=error
+            )
         ) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_common.identity_dir import ImageVersion
 from choir_common.wire.rpc import HelloRequest
 from choir_control.images.builder import Image, ImageKind
@@ -88,8 +89,10 @@ class ImageStore:
             return None
         except (OSError, ValidationError) as error:
             raise Unavailable(
-                f"Cannot read {path}: {type(error).__name__}. `choirctl agent build {agent_id}` recreates "
-                "it after you delete it."
+                _(
+                    "Cannot read {path}: {kind}. `choirctl agent build {agent_id}` recreates it after you "
+                    "delete it."
+                ).format(path=path, kind=type(error).__name__, agent_id=agent_id)
             ) from error
 
     def set_running(self, agent_id: str, version: ImageVersion | None) -> None:
@@ -119,7 +122,12 @@ class ImageStore:
         different = [name for name, reported, expected in fields if reported != expected]
         if different:
             raise InvalidRequest(
-                f"{hello.agent_id} does not run the image built for it: {', '.join(different)} "
-                f"differ from image {version.image_version}. Build it again: choirctl agent build "
-                f"{hello.agent_id}."
+                _(
+                    "{agent_id} does not run the image built for it: {different} differ from image "
+                    "{image_version}. Build it again: choirctl agent build {agent_id}."
+                ).format(
+                    agent_id=hello.agent_id,
+                    different=", ".join(different),
+                    image_version=version.image_version,
+                )
             )

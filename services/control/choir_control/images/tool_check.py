@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from choir_common.i18n import _
 from choir_common.identity_dir import TOOLS_DIR
 from choir_common.tool_check import raise_refusals, run_tool_check
 from choir_common.wire.local_tools import ToolCheckReport, ToolCheckRequest
@@ -36,7 +37,10 @@ class ToolChecker:
             return ToolCheckReport()
         request = ToolCheckRequest(directory=str(choir_dir), image=True)
         report = await asyncio.to_thread(run_tool_check, request)
-        raise_refusals(f"The agent {agent_id} would not start with its tools.", report)
+        raise_refusals(
+            _("The agent {agent_id} would not start with its tools.").format(agent_id=agent_id),
+            report,
+        )
         return report
 
 

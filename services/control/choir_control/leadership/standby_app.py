@@ -8,6 +8,7 @@ from starlette.types import Receive, Scope, Send
 from choir_common.errors import Unavailable
 from choir_common.http.health_app import make_health_app
 from choir_common.http.responses import problem_response
+from choir_common.i18n import _
 from choir_common.metrics import Metrics
 from choir_common.wire.operator import ComponentStatus
 
@@ -19,12 +20,12 @@ RETRY_AFTER_S = 1.0
 
 class _StandbyReadiness:
     async def check(self) -> Sequence[ComponentStatus]:
-        return (ComponentStatus(name="control", ok=False, detail="standby"),)
+        return (ComponentStatus(name="control", ok=False, detail=_("standby")),)
 
 
 class _WaitingReadiness:
     async def check(self) -> Sequence[ComponentStatus]:
-        return (ComponentStatus(name="control", ok=True, detail="standby"),)
+        return (ComponentStatus(name="control", ok=True, detail=_("standby")),)
 
 
 class StandbyApp:

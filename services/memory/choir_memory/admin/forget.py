@@ -13,6 +13,7 @@ from uuid import UUID
 
 from choir_common.clock import Clock
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.memory_forget import (
     MAX_SHOWN,
@@ -210,7 +211,11 @@ async def _sources(connection: Connection, agent_id: str, selection: ForgetSelec
         name = selection.document
         which = await MemoryReadStore(connection, agent_id).find(parse_document_id(name), name)
         if which is None:
-            raise NotFound(f"There is no document {name!r} in the memory of {agent_id}.")
+            raise NotFound(
+                _("There is no document {name!r} in the memory of {agent_id}.").format(
+                    name=name, agent_id=agent_id
+                )
+            )
         return {which[1]}
     sources = await store.list_units(selection)
     if selection.words is not None and selection.session_id is None:

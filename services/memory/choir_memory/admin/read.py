@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from choir_common.clock import Clock
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_operator import (
     AgentMemory,
@@ -78,7 +79,9 @@ class MemoryReader:
             record = await store.record(*which) if which else None
             if which is None or record is None:
                 raise NotFound(
-                    f"There is no document {request.name!r} in the memory of {request.agent_id}."
+                    _("There is no document {name!r} in the memory of {agent_id}.").format(
+                        name=request.name, agent_id=request.agent_id
+                    )
                 )
             vectors = await store.vectors(*which)
             links = await store.links(which[1])

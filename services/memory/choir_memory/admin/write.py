@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from choir_common.errors import Conflict, NotFound
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.memory_forget import ForgetSelection
 from choir_common.wire.memory_operator import DeleteDocument, MemoryErased
@@ -51,7 +52,9 @@ class MemoryWriter:
         version = await store.lock(*which) if which else None
         if which is None or version is None:
             raise NotFound(
-                f"There is no document {request.name!r} in the memory of {request.agent_id}."
+                _("There is no document {name!r} in the memory of {agent_id}.").format(
+                    name=request.name, agent_id=request.agent_id
+                )
             )
         if request.expected_version not in (None, version):
             raise Conflict(
@@ -88,7 +91,9 @@ class SessionEraser:
             state = await sessions.get(request.session_id)
             if state is None:
                 raise NotFound(
-                    f"There is no session {request.session_id} in the memory of {request.agent_id}."
+                    _("There is no session {session_id} in the memory of {agent_id}.").format(
+                        session_id=request.session_id, agent_id=request.agent_id
+                    )
                 )
             await take_agent_role(connection, request.agent_id)
             documents = DocumentStore(connection, request.agent_id)

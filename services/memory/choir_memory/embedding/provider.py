@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_memory.embedding.embedder import Vector
 from choir_memory.usage.reporter import UsageReporter
 
@@ -49,7 +50,9 @@ class ProviderEmbedder:
             vectors = await self._shortened(client, texts, len(vectors[0]))
         if len(vectors) != len(texts):
             raise Unavailable(
-                f"The embedding provider returned {len(vectors)} vectors for {len(texts)} texts."
+                _("The embedding provider returned {vectors} vectors for {texts} texts.").format(
+                    vectors=len(vectors), texts=len(texts)
+                )
             )
         return [self._checked(vector) for vector in vectors]
 
@@ -78,16 +81,17 @@ class ProviderEmbedder:
             raise self._wrong_length(len(vector))
         length = math.hypot(*vector)
         if not math.isfinite(length) or length == 0:
-            raise Unavailable("The embedding provider returned a zero or non-finite vector.")
+            raise Unavailable(_("The embedding provider returned a zero or non-finite vector."))
         if UNIT_LENGTH_RANGE[0] <= length <= UNIT_LENGTH_RANGE[1]:
             return vector
         return [value / length for value in vector]
 
     def _wrong_length(self, length: int) -> Unavailable:
         return Unavailable(
-            f"The embedding model {self.name} gives {length} dimensions and {self.dimensions} are "
-            "configured; correct embedding.dimensions in config.json, or "
-            "CHOIR_EMBEDDING_DIMENSIONS."
+            _(
+                "The embedding model {name} gives {length} dimensions and {dimensions} are configured; "
+                "correct embedding.dimensions in config.json, or CHOIR_EMBEDDING_DIMENSIONS."
+            ).format(name=self.name, length=length, dimensions=self.dimensions)
         )
 
     async def _open(self) -> "ProviderClient":

@@ -33,6 +33,7 @@ from choir_common.errors import (
     RateLimited,
     Unavailable,
 )
+from choir_common.i18n import _
 from choir_memory.embedding.embedder import MAX_RETRY_AFTER_S, Vector
 from choir_memory.usage.reporter import UsageReporter
 
@@ -130,11 +131,11 @@ class ProviderClient:
             raise
         except TimeoutError as error:
             self._estimate(body, texts, sent)
-            raise DeadlineExceeded("The embedding provider did not answer in time.") from error
+            raise DeadlineExceeded(_("The embedding provider did not answer in time.")) from error
         except (ClientError, OSError) as error:
-            raise Unavailable("The embedding provider cannot be reached.") from error
+            raise Unavailable(_("The embedding provider cannot be reached.")) from error
         except ValueError as error:  # invalid JSON, base64 or shape
-            raise Unavailable("The embedding provider's response cannot be parsed.") from error
+            raise Unavailable(_("The embedding provider's response cannot be parsed.")) from error
 
     def _estimate(self, body: dict[str, object], texts: Sequence[str], sent: list[bytes]) -> None:
         """Report an estimate of a request that nobody waits for any more: the provider bills it."""
@@ -163,17 +164,23 @@ def _as_choir(response: ClientResponse) -> ChoirError:
         case 429:
             wait_s = _wait_s(response.headers.get("Retry-After", ""))
             return RateLimited(
-                "The embedding provider's rate limit is exceeded (HTTP 429).", retry_after_s=wait_s
+                _("The embedding provider's rate limit is exceeded (HTTP 429)."),
+                retry_after_s=wait_s,
             )
         case status if status in TEXT_REJECTED_STATUSES:
-            return InvalidRequest(f"The embedding provider rejects the text (HTTP {status}).")
+            return InvalidRequest(
+                _("The embedding provider rejects the text (HTTP {status}).").format(status=status)
+            )
         case 401 | 403 as status:
             return Unavailable(
-                f"The embedding provider refuses the key (HTTP {status}); check the secret "
-                "embedding_key."
+                _(
+                    "The embedding provider refuses the key (HTTP {status}); check the secret embedding_key."
+                ).format(status=status)
             )
         case status:
-            return Unavailable(f"The embedding provider failed (HTTP {status}).")
+            return Unavailable(
+                _("The embedding provider failed (HTTP {status}).").format(status=status)
+            )
 
 
 def _numbers(embedding: list[float] | str) -> Vector:

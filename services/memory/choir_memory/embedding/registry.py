@@ -11,6 +11,7 @@ import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, InvalidRequest, NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.postgres.pool import Database
 from choir_memory.embedding import model_store
 from choir_memory.embedding.circuit_breaker import PROBE_TEXT, EmbedderCircuitBreaker
@@ -103,7 +104,7 @@ class EmbedderRegistry:
     async def embed_query(self, text: str) -> QueryVector:
         """Return the vector of a query; raises a ChoirError within the query deadline."""
         if not self._live:
-            raise Unavailable("The memory service is still starting.")
+            raise Unavailable(_("The memory service is still starting."))
         live_model = self._serving()
         if live_model.guard is None:
             raise Unavailable(_unknown(live_model.row))
@@ -119,15 +120,21 @@ class EmbedderRegistry:
         length or a text is rejected, and the errors of the embedder.
         """
         if not self._live:
-            raise Unavailable("The memory service is still starting.")
+            raise Unavailable(_("The memory service is still starting."))
         live_model = self._serving()
         row = live_model.row
         if model != row.name:
-            raise NotFound(f"model: the embedding model here is {row.name!r}, not {model!r}.")
+            raise NotFound(
+                _("model: the embedding model here is {name!r}, not {model!r}.").format(
+                    name=row.name, model=model
+                )
+            )
         if dimensions not in (None, row.dimensions):
             raise InvalidRequest(
-                f"dimensions: the vectors of {row.name} have {row.dimensions} numbers here, and other "
-                "lengths are not available. Leave it out."
+                _(
+                    "dimensions: the vectors of {name} have {dimensions} numbers here, and other lengths "
+                    "are not available. Leave it out."
+                ).format(name=row.name, dimensions=row.dimensions)
             )
         if live_model.guard is None:
             raise Unavailable(_unknown(row))
@@ -164,7 +171,7 @@ class EmbedderRegistry:
 
 
 def _unknown(row: StoredModel) -> str:
-    return (
-        f"The stored vectors belong to the model {row.name} with {row.dimensions} dimensions, but "
-        "this process is configured for another one; restart it with the current configuration."
-    )
+    return _(
+        "The stored vectors belong to the model {name} with {dimensions} dimensions, but this process is "
+        "configured for another one; restart it with the current configuration."
+    ).format(name=row.name, dimensions=row.dimensions)

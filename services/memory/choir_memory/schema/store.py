@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from importlib.resources import files
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.ids import AGENT_ID_RULE, is_agent_id
 from choir_common.postgres.migrate import migrate, read_migrations, stamp_sql
 from choir_common.postgres.pool import Connection, Database
@@ -211,5 +212,7 @@ class SpaceRegistry:
         if agent_id in self._ready:
             return
         if not await self._store.exists(agent_id):
-            raise NotFound(f"There is no memory for the agent {agent_id}.")
+            raise NotFound(
+                _("There is no memory for the agent {agent_id}.").format(agent_id=agent_id)
+            )
         await self.ensure(agent_id)

@@ -15,6 +15,7 @@ import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, NotFound
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.memory_search import (
     MemoryHits,
@@ -160,7 +161,9 @@ class SearchService:
         record = await self._read_receipt(request)
         if record is None:
             raise NotFound(
-                f"There is no receipt {request.receipt_id} of {request.agent_id}'s memory."
+                _("There is no receipt {receipt_id} of {agent_id}'s memory.").format(
+                    receipt_id=request.receipt_id, agent_id=request.agent_id
+                )
             )
         return SearchReceipt(
             receipt_id=request.receipt_id,

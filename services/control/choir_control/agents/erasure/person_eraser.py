@@ -21,6 +21,7 @@ from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Conflict, NotFound
 from choir_common.eventlog.chain import canonical_json
 from choir_common.eventlog.signature import KEY_ID_BYTES, AuditKeyring
+from choir_common.i18n import _
 from choir_common.wire.erasure import (
     EraseDmFiles,
     ErasedSession,
@@ -128,14 +129,16 @@ class PersonEraser:
         """Return what an erasure of a DM would remove. Raises NotFound for an unknown DM."""
         preview = await self._preview((dm,), dm=dm)
         if not preview.sessions and dm not in self._configuration.current.config.dms:
-            raise NotFound(f"There is no DM {dm!r} in config.json, and no session was in it.")
+            raise NotFound(
+                _("There is no DM {dm!r} in config.json, and no session was in it.").format(dm=dm)
+            )
         return preview
 
     async def preview_person(self, name: str) -> PersonErasurePreview:
         """Return what an erasure of a person would remove, in all the person's DMs. Raises NotFound."""
         snapshot = self._configuration.current
         if name not in snapshot.config.people:
-            raise NotFound(f"There is no person {name[:64]!r} in config.json.")
+            raise NotFound(_("There is no person {name!r} in config.json.").format(name=name[:64]))
         dms = (dm for dm in sorted(snapshot.config.dms) if snapshot.people.person_in(dm) == name)
         return await self._preview(tuple(dms), person=name)
 

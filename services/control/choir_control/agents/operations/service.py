@@ -78,7 +78,7 @@ class OperationService:
             self._tasks = None
             # ends the progress streams, which would otherwise stay open
             for operation in self._operations.values():
-                operation.progress.end("choird is stopping")
+                operation.progress.end(_("choird is stopping"))
 
     async def begin(
         self,
@@ -190,7 +190,7 @@ class OperationService:
             error = (failed.code, failed.message)
         except Exception:  # the outermost handler of this operation: the others continue
             log.exception("operation failed", kind=operation.kind, subject=operation.subject)
-            error = (ChoirError.code, "Internal error; see choird's log.")
+            error = (ChoirError.code, _("Internal error; see choird's log."))
         summary = error[1] if error else operation.progress.outcome or operation.progress.at
         plain: JsonObject | None = result.model_dump(mode="json") if result else None
         await self._store_outcome(operation, status, error, plain)

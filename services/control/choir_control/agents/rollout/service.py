@@ -164,15 +164,21 @@ class AgentRedeployer:
             async with asyncio.timeout(UPDATE_TIMEOUT_S):
                 operation = await self._wait(await self._start(agent_id))
         except TimeoutError:
-            return f"Its update did not finish in time. {advice}"
+            return _("Its update did not finish in time. {advice}").format(advice=advice)
         # retried by the worker
         except Unavailable:
             raise
         except ChoirError as error:
-            return f"It was not updated: {error.message} {advice}"
+            return _("It was not updated: {message} {advice}").format(
+                message=error.message, advice=advice
+            )
         if operation.status == "succeeded":
-            return f"{agent_id} is updated ({operation.step or 'done'})."
-        return f"It was not updated: {operation.error or operation.status} {advice}"
+            return _("{agent_id} is updated ({step}).").format(
+                agent_id=agent_id, step=operation.step or "done"
+            )
+        return _("It was not updated: {reason} {advice}").format(
+            reason=operation.error or operation.status, advice=advice
+        )
 
     async def _start(self, agent_id: str) -> str:
         while True:

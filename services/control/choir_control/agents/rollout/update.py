@@ -8,6 +8,7 @@ import asyncio
 import structlog
 
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.operations import AgentOutcome, Outcome, ToolChanges
 from choir_control.agents.sessions.record import REASON_ROLLBACK, REASON_UPDATE, SessionRow
 from choir_control.agents.sessions.start import SessionStarter
@@ -49,7 +50,7 @@ class AgentUpdater:
         """Build the image only; raises the errors of `ImageBuildService.build`."""
         build = await self._build_service.build(agent_id, report)
         return _outcome(
-            "built" if build.is_new else "skipped", build, "" if build.is_new else "up to date"
+            "built" if build.is_new else "skipped", build, "" if build.is_new else _("up to date")
         )
 
     async def update(self, agent_id: str, report: ProgressReporter) -> AgentOutcome:
@@ -65,21 +66,31 @@ class AgentUpdater:
             await self._update_suspended(agent_id, SessionImage(build.image))
             tools = await asyncio.to_thread(compare_tools, before, build.image)
             outcome: Outcome = "built" if build.is_new else "skipped"
-            return _outcome(outcome, build, "it is not running", tools)
+            return _outcome(outcome, build, _("it is not running"), tools)
         if self._image_store.running_version(agent_id) == build.image.version:
-            return _outcome("skipped", build, "up to date")
+            return _outcome("skipped", build, _("up to date"))
         # an agent that could not be started again must not be stopped
         await self._starter.check(agent_id, live.bindings, SessionImage(build.image))
         report.progress(f"stopping {agent_id}", 0.8)
         await self._stopper.stop(agent_id, REASON_UPDATE)
-        report.progress(f"starting {agent_id} with {build.image.version.image_version}", 0.9)
+        report.progress(
+            _("starting {agent_id} with {image_version}").format(
+                agent_id=agent_id, image_version=build.image.version.image_version
+            ),
+            0.9,
+        )
         try:
             await self._start(agent_id, live, SessionImage(build.image))
         except ChoirError as error:
-            report.output(f"it did not start: {error.message}")
+            report.output(_("it did not start: {message}").format(message=error.message))
             back = live.image or (SessionImage(before) if before else None)
             return await self._roll_back(agent_id, live, back, build, error)
-        report.progress(f"{agent_id} runs with {build.image.version.image_version}", 1.0)
+        report.progress(
+            _("{agent_id} runs with {image_version}").format(
+                agent_id=agent_id, image_version=build.image.version.image_version
+            ),
+            1.0,
+        )
         ran = live.image.image if live.image else before
         tools = await asyncio.to_thread(compare_tools, ran, build.image)
         if tools and str(tools):
@@ -91,7 +102,7 @@ class AgentUpdater:
         try:
             if not self._build_service.sources(agent_id):
                 return AgentOutcome(
-                    agent_id=agent_id, outcome="skipped", reason="it has no repository"
+                    agent_id=agent_id, outcome="skipped", reason=_("it has no repository")
                 )
             return await self.update(agent_id, report)
         except ChoirError as error:
@@ -99,7 +110,7 @@ class AgentUpdater:
         except Exception:  # the outermost handler of one agent: the others must continue
             log.exception("update failed", agent=agent_id)
             return AgentOutcome(
-                agent_id=agent_id, outcome="failed", reason="internal error; see choird's log"
+                agent_id=agent_id, outcome="failed", reason=_("internal error; see choird's log")
             )
 
     async def _update_suspended(self, agent_id: str, image: SessionImage) -> None:
@@ -124,8 +135,14 @@ class AgentUpdater:
                         break
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
-            raise Unavailable(f"{agent_id} was not ready within {START_TIMEOUT_S:g} s.") from None
-        raise Unavailable(f"{agent_id} exited during its start; see its log.")
+            raise Unavailable(
+                _("{agent_id} was not ready within {start_timeout_s:g} s.").format(
+                    agent_id=agent_id, start_timeout_s=START_TIMEOUT_S
+                )
+            ) from None
+        raise Unavailable(
+            _("{agent_id} exited during its start; see its log.").format(agent_id=agent_id)
+        )
 
     async def _roll_back(
         self,
@@ -136,7 +153,7 @@ class AgentUpdater:
         error: ChoirError,
     ) -> AgentOutcome:
         """Start the agent with its previous image, if that is known, and return the outcome."""
-        why = f"the new image did not start: {error.message}"
+        why = _("the new image did not start: {message}").format(message=error.message)
         if before is None or before.image == build.image:
             return _outcome("failed", build, why)
         await self._stopper.stop(agent_id, REASON_ROLLBACK)
@@ -147,10 +164,16 @@ class AgentUpdater:
             await self._start(agent_id, live, before)
         except ChoirError as again:
             return _outcome(
-                "failed", build, f"{why} The previous image did not start either: {again.message}"
+                "failed",
+                build,
+                _("{why} The previous image did not start either: {message}").format(
+                    why=why, message=again.message
+                ),
             )
-        now = before.image.version.image_version if before.image else "the default identity"
-        return _outcome("failed", build, f"{why} It runs with {now} again.")
+        now = before.image.version.image_version if before.image else _("the default identity")
+        return _outcome(
+            "failed", build, _("{why} It runs with {now} again.").format(why=why, now=now)
+        )
 
 
 def _outcome(

@@ -11,6 +11,7 @@ import structlog
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.errors import ChoirError, NotFound
+from choir_common.i18n import _
 from choir_common.wire.config import Config
 from choir_common.wire.config_api import ConfigPartStatus, ConfigProgress, PartState
 from choir_common.wire.messages import Empty
@@ -27,7 +28,7 @@ from choir_control.log.signals.store import SignalStore
 
 log = structlog.get_logger("choir.configuration")
 
-GONE = "no longer in config.json; it runs until it is stopped"
+GONE = _("no longer in config.json; it runs until it is stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +116,16 @@ class ConfigVersionTracker:
         warnings: list[str] = []
         for session in await self._store.list_live():
             if session.agent_id not in after.agents:
-                warnings.append(f"agent {session.agent_id} runs and would be {GONE}")
+                warnings.append(
+                    _("agent {agent_id} runs and would be {gone}").format(
+                        agent_id=session.agent_id, gone=GONE
+                    )
+                )
             for kind, name in _missing(after, session.bindings):
                 warnings.append(
-                    f"agent {session.agent_id} is using the {kind} {name!r}, which would be gone"
+                    _("agent {agent_id} is using the {kind} {name!r}, which would be gone").format(
+                        agent_id=session.agent_id, kind=kind, name=name
+                    )
                 )
         return warnings
 
@@ -141,17 +148,17 @@ class ConfigVersionTracker:
         try:
             snapshot.settings_for(session.agent_id, session.bindings)
         except NotFound as error:
-            reason = (
-                f"{error.message} It keeps its current settings; restart it, or restore that entry."
-            )
+            reason = _(
+                "{message} It keeps its current settings; restart it, or restore that entry."
+            ).format(message=error.message)
             return _row(session, "failed", version, reason)
         if session.status == "crashed":
             return _row(
-                session, "waiting", version, "it crashed; it gets the version when it is resumed"
+                session, "waiting", version, _("it crashed; it gets the version when it is resumed")
             )
         if session.status == "stopping":
-            return _row(session, "failed", version, "it is being stopped")
-        return _row(session, "waiting", version, detail or "until its next heartbeat")
+            return _row(session, "failed", version, _("it is being stopped"))
+        return _row(session, "waiting", version, detail or _("until its next heartbeat"))
 
     def _gateway(self, snapshot: ConfigSnapshot) -> ConfigPartStatus:
         version, failure = self._token_publisher.reported_version, self._token_publisher.failure
@@ -161,7 +168,7 @@ class ConfigVersionTracker:
             return ConfigPartStatus(
                 name="gateway", state="failed", version=version, detail=f"{failure}; retrying"
             )
-        detail = "it has not requested its channels yet" if version is None else ""
+        detail = _("it has not requested its channels yet") if version is None else ""
         return ConfigPartStatus(name="gateway", state="waiting", version=version, detail=detail)
 
 

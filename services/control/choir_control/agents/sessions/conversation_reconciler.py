@@ -8,6 +8,7 @@ learn of new links between people and conversations here, too.
 import structlog
 
 from choir_common.errors import Conflict, Unavailable
+from choir_common.i18n import _
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_control.agents.sessions.conversation_binder import ConversationBinder
@@ -107,14 +108,14 @@ class ConversationReconciler:
             await self._store.set_gateway(session.session_id, dm, gateway)
             return ""
         if session.memory_mode == INCOGNITO:
-            return (
-                f"{dm} is not bound, because {session.agent_id} is incognito and serves only its home "
-                "conversation; /memory local ends that."
-            )
+            return _(
+                "{dm} is not bound, because {agent_id} is incognito and serves only its home conversation; "
+                "/memory local ends that."
+            ).format(dm=dm, agent_id=session.agent_id)
         try:
             await self._binder.bind(session, dm, gateway)
         except Conflict as error:
-            return f"{dm} is not bound: {error.message}"
+            return _("{dm} is not bound: {message}").format(dm=dm, message=error.message)
         log.info("conversation bound", agent=session.agent_id, dm=dm)
         return ""
 

@@ -10,6 +10,7 @@ import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.i18n import _
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.config import Config
 from choir_control.agents.host_tools.browse import BrowseTool
@@ -122,8 +123,10 @@ class CrashRecovery:
             and session.epoch == agent_exit.epoch
             and session.status in ("starting", "active")
         ):
-            detail = agent_exit.detail or f"exit code {agent_exit.code}"
-            await self._crash_handler.note(session, f"its process ended: {detail}")
+            detail = agent_exit.detail or _("exit code {code}").format(code=agent_exit.code)
+            await self._crash_handler.note(
+                session, _("its process ended: {detail}").format(detail=detail)
+            )
             self._wake.set()
 
     async def _sweep(self, tasks: asyncio.TaskGroup) -> None:
@@ -179,7 +182,7 @@ class CrashRecovery:
             return  # being started or stopped now; the next sweep checks again
         async with lock:
             # fence first, so that anything it still sends is refused before its process is gone
-            await self._crash_handler.note(session, "it sent no heartbeat for too long")
+            await self._crash_handler.note(session, _("it sent no heartbeat for too long"))
             await self._runtime.stop(session.agent_id, 0)
         self._wake.set()
 

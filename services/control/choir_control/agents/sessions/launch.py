@@ -11,6 +11,7 @@ from typing import Protocol
 import structlog
 
 from choir_common.errors import Conflict, NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.identity_dir import ImageVersion
 from choir_common.wire.config import Config
 from choir_common.wire.rpc import ResourceBindings
@@ -73,8 +74,10 @@ class LaunchImageResolver:
             return SessionImage(None)
         if image is None:
             raise Conflict(
-                f"{agent_id} has a repository, but no image was built yet. Run `choirctl agent build "
-                f"{agent_id}` first."
+                _(
+                    "{agent_id} has a repository, but no image was built yet. Run `choirctl agent build "
+                    "{agent_id}` first."
+                ).format(agent_id=agent_id)
             )
         return SessionImage(image)
 
@@ -83,16 +86,24 @@ class LaunchImageResolver:
         image = session_image.image
         if image is None:
             return
-        advice = f"Run `choirctl agent update {agent_id}`, or `agent build` and `agent start`."
+        advice = _(
+            "Run `choirctl agent update {agent_id}`, or `agent build` and `agent start`."
+        ).format(agent_id=agent_id)
         if image.kind != self._builder.kind:
             raise Conflict(
-                f"The image of {agent_id} was built for the {image.kind} runtime, and this is the "
-                f"{self._builder.kind} runtime. {advice}"
+                _(
+                    "The image of {agent_id} was built for the {kind} runtime, and this is the {own_kind} "
+                    "runtime. {advice}"
+                ).format(
+                    agent_id=agent_id, kind=image.kind, own_kind=self._builder.kind, advice=advice
+                )
             )
         fault = await self._builder.find_drift(image)
         if fault is not None:
             raise Conflict(
-                f"The image of {agent_id} differs from what was built: {fault}. {advice}"
+                _("The image of {agent_id} differs from what was built: {fault}. {advice}").format(
+                    agent_id=agent_id, fault=fault, advice=advice
+                )
             )
 
     def remember(self, agent_id: str, image: SessionImage | None) -> None:
@@ -207,10 +218,14 @@ def make_workspace(config: Config, name: str) -> Path:
     Raises NotFound and Unavailable.
     """
     if name not in config.workspaces:
-        raise NotFound(f"The workspace {name!r} is no longer in config.json.")
+        raise NotFound(_("The workspace {name!r} is no longer in config.json.").format(name=name))
     path = Path(config.workspaces[name].path).expanduser()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Unavailable(f"Cannot create the workspace {path}: {error.strerror}.") from error
+        raise Unavailable(
+            _("Cannot create the workspace {path}: {strerror}.").format(
+                path=path, strerror=error.strerror
+            )
+        ) from error
     return path

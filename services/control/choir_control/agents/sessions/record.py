@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from choir_common.eventlog.chain import LogHead
+from choir_common.i18n import _
 from choir_common.wire.config import Config
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.operator import SessionStatus, SessionView
@@ -18,15 +19,15 @@ RESUMABLE_STATUSES = ("crashed", "suspended")
 """Statuses without a running epoch. A crashed session is resumed automatically, a suspended one by a start.
 
 """
-REASON_SHUTDOWN = "Choir was shut down"
+REASON_SHUTDOWN = _("Choir was shut down")
 """End reason of sessions stopped by a shutdown; their agents start again with choird."""
-REASON_UPDATE = "it is updated to a new image"
-REASON_ROLLBACK = "its new image did not come up"
-REASON_RESTART = "it is restarted"
-REASON_FORGET = "a person had its conversation erased"
-REASON_MEMORY_MODE = "its conversation switches to another memory mode"
-REASON_IDLE = "it was idle"
-STOPPED_BY = "stopped by a user in the conversation {dm}"
+REASON_UPDATE = _("it is updated to a new image")
+REASON_ROLLBACK = _("its new image did not come up")
+REASON_RESTART = _("it is restarted")
+REASON_FORGET = _("a person had its conversation erased")
+REASON_MEMORY_MODE = _("its conversation switches to another memory mode")
+REASON_IDLE = _("it was idle")
+STOPPED_BY = _("stopped by a user in the conversation {dm}")
 """Why a session ended that was stopped by a command, which is answered in that conversation."""
 KEEP_IMAGE_REASONS = (REASON_SHUTDOWN, REASON_RESTART, REASON_IDLE)
 """End reasons after which the agent is started again with the same image."""

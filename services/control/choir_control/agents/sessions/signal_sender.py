@@ -4,6 +4,7 @@
 """
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 from choir_common.wire.signals import SignalBody
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import SessionStore
@@ -53,16 +54,21 @@ class SignalSender:
         session = await self._store.find_live(agent_id)
         if session is not None and session_id not in (None, session.session_id):
             raise Conflict(
-                f"{agent_id} does not run {session_id}; its current session is "
-                f"{session.session_id}."
+                _(
+                    "{agent_id} does not run {session_id}; its current session is {current_id}."
+                ).format(agent_id=agent_id, session_id=session_id, current_id=session.session_id)
             )
         if session is None:
             raise Conflict(
-                f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
+                _(
+                    "{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
+                ).format(agent_id=agent_id)
             )
         if session.status == "stopping":
-            raise Conflict(f"{agent_id} is stopping and accepts no more signals.")
+            raise Conflict(
+                _("{agent_id} is stopping and accepts no more signals.").format(agent_id=agent_id)
+            )
         seq = await self.send(session, body)
         if seq is None:
-            raise Conflict(f"{agent_id} has just stopped.")
+            raise Conflict(_("{agent_id} has just stopped.").format(agent_id=agent_id))
         return session, seq

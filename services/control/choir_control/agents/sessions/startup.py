@@ -6,6 +6,7 @@ It runs before the endpoints open. Crashed sessions are resumed later by `CrashR
 import structlog
 
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.operator import StartAgent
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.bindings import is_claimed_by_other_agent
@@ -112,8 +113,8 @@ class StartupRecovery:
             await self._closer.close(session.session_id, "stopped", REASON_UNCONFIGURED)
             return
         if session.status == "stopping":
-            why = session.end_reason or "control restarted during the stop"
+            why = session.end_reason or _("control restarted during the stop")
             await self._closer.stop(session.session_id, why)
             return
         # control's own restart must not count as a crash of the agent
-        await self._crash_handler.note(session, "control restarted", counts=False)
+        await self._crash_handler.note(session, _("control restarted"), counts=False)

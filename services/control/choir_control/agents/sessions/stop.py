@@ -10,6 +10,7 @@ import contextlib
 import structlog
 
 from choir_common.errors import ChoirError, Fenced, Unavailable
+from choir_common.i18n import _
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.signals import ShutdownSignal
 from choir_control.agents.runtimes.port import AgentRuntime
@@ -102,7 +103,9 @@ class SessionStopper:
             why = session.end_reason or reason
             await self._closer.stop(session.session_id, why, said_goodbye=True)
         else:
-            await self._crash_handler.note(session, f"the agent ended itself: {reason[:200]}")
+            await self._crash_handler.note(
+                session, _("the agent ended itself: {reason}").format(reason=reason[:200])
+            )
 
     async def _request_shutdown(self, session: SessionRow, reason: str) -> None:
         await self._store.mark_stopping(session.session_id, reason)

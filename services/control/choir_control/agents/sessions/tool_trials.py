@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from choir_common.errors import NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.local_tools import ToolTrial, ToolTrialOrder, TryTool
 from choir_control.agents.egress_registry import EgressRegistry
 from choir_control.agents.runtimes.port import AgentRuntime, LaunchSpec
@@ -68,7 +69,7 @@ class ToolTrialService:
         try:
             return ToolTrial.model_validate_json(text)
         except ValueError:
-            raise Unavailable("The trial ended without a report; see choird's log.") from None
+            raise Unavailable(_("The trial ended without a report; see choird's log.")) from None
 
     async def _timeout_of(self, agent_id: str, tool: str, choir_dir: Path) -> int:
         """Return the timeout of a tool in ms; raises NotFound for an unknown one."""
@@ -80,5 +81,9 @@ class ToolTrialService:
             timeouts = {entry.name: entry.timeout_ms for entry in report.tools}
         if tool not in timeouts:
             names = ", ".join(timeouts) or "none"
-            raise NotFound(f"{agent_id} has no tool {tool[:80]!r}. Its tools: {names}.")
+            raise NotFound(
+                _("{agent_id} has no tool {tool!r}. Its tools: {names}.").format(
+                    agent_id=agent_id, tool=tool[:80], names=names
+                )
+            )
         return timeouts[tool]

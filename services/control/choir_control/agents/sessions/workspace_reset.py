@@ -33,8 +33,8 @@ from choir_control.workspaces.directory import (
 
 log = structlog.get_logger("choir.sessions")
 
-LEASE_HOLDER = "a workspace reset"
-STOP_REASON = "its workspace is being reset"
+LEASE_HOLDER = _("a workspace reset")
+STOP_REASON = _("its workspace is being reset")
 ATTEMPTS = 3
 MEASURE_S = 1.0
 
@@ -117,11 +117,13 @@ class WorkspaceService:
         async def work(progress: OperationProgress) -> WorkspaceReset:
             done = await self._reset(name, root, request.restart, progress)
             if done.stopped:
-                progress.outcome = f"{progress.at}. {done.stopped} was stopped for the reset."
+                progress.outcome = _("{at}. {stopped} was stopped for the reset.").format(
+                    at=progress.at, stopped=done.stopped
+                )
             return _raise_if_incomplete(done)
 
         alone = frozenset({f"workspace {name}"})
-        return await self._operations.begin("workspace reset", name, alone, work, asker)
+        return await self._operations.begin(_("workspace reset"), name, alone, work, asker)
 
     async def _root(self, name: str) -> Path:
         workspaces = self._configuration.current.config.workspaces
@@ -152,7 +154,7 @@ class WorkspaceService:
             left=result.failures,
         )
         if restart and session:
-            progress.progress(f"starting {session.agent_id} again")
+            progress.progress(_("starting {agent_id} again").format(agent_id=session.agent_id))
             await self._starter.restart(session.agent_id, session.initial_bindings, session.image)
         return WorkspaceReset(
             name=name,
@@ -204,7 +206,9 @@ class _DeletionReport:
         usage = self._usage
         total = f"{usage.entries:,}{'' if usage.complete else ' or more'}"
         share = min(1.0, count / max(usage.entries, 1)) if usage.complete else None
-        self._progress.progress(f"{count:,} of {total} entries deleted", share)
+        self._progress.progress(
+            _("{count:,} of {total} entries deleted").format(count=count, total=total), share
+        )
 
 
 async def _empty(root: Path, progress: OperationProgress) -> DeletionResult:

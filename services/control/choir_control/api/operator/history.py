@@ -7,6 +7,7 @@ from pydantic import AwareDatetime
 
 from choir_common.errors import NotFound
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.web import ConversationHistory
 from choir_control.api.operator.console import DmPath
 from choir_control.configuration.current import ConfigService
@@ -32,7 +33,7 @@ def history_routes(history: ConversationHistoryReader, configuration: ConfigServ
         time, `at`; by default the newest of all.
         """
         if dm not in configuration.current.config.dms:
-            raise NotFound(f"There is no DM {dm[:100]!r} in config.json.")
+            raise NotFound(_("There is no DM {dm!r} in config.json.").format(dm=dm[:100]))
         return await history.read(dm, start=PageStart(before, after, at), limit=limit, query=q)
 
     return router

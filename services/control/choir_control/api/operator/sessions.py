@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.http.responses import event_stream_response
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import EventPage, LogVerification, Page, SessionView
 from choir_control.agents.sessions.record import SessionRow
@@ -114,7 +115,9 @@ def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer
 async def _find(sessions: SessionStore, session_id: str) -> SessionRow:
     row = await sessions.get(session_id) if _plausible(session_id) else None
     if row is None:
-        raise NotFound(f"There is no session {session_id[:MAX_ID]!r}.")
+        raise NotFound(
+            _("There is no session {session_id!r}.").format(session_id=session_id[:MAX_ID])
+        )
     return row
 
 

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from choir_common.errors import NotFound
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.memory_modes import DEFAULT_MODE
 from choir_common.wire.operator import (
     CommandView,
@@ -139,7 +140,7 @@ def command_routes(configuration: ConfigService) -> APIRouter:
             return Page(items=[row.view() for row in CHAT_COMMANDS])
         snapshot = configuration.current
         if dm not in snapshot.config.dms:
-            raise NotFound(f"There is no DM {dm[:100]!r} in config.json.")
+            raise NotFound(_("There is no DM {dm!r} in config.json.").format(dm=dm[:100]))
         rank = snapshot.people.rank_in(dm)
         return Page(items=[row.view(is_admin=rank == "admin") for row in commands_for(rank)])
 

@@ -35,7 +35,7 @@ CLOCK_TOLERANCE = timedelta(minutes=1)
 """A last change that lies further in the future than this means that the clock was set back."""
 FIRST_BACKOFF = timedelta(minutes=1)
 MAX_BACKOFF = timedelta(hours=6)
-NOT_RUNNING = "Choir or the agent was not running at this time"
+NOT_RUNNING = _("Choir or the agent was not running at this time")
 
 
 def first_start(draft: ScheduleDraft, due_at: datetime, now: datetime) -> datetime:
@@ -70,7 +70,7 @@ def plan(schedule: Schedule, now: datetime, blocked: str) -> ScheduleChange | No
     `blocked` says why the agent cannot take up a run, or is empty.
     """
     if schedule.failures >= schedule.rules.max_failures:
-        return _pause(schedule, "its runs failed", failing_text(schedule))
+        return _pause(schedule, _("its runs failed"), failing_text(schedule))
     if schedule.planned_at > now + CLOCK_TOLERANCE:
         return _plan_after_clock_change(schedule, now)
     due = _due(schedule, now)
@@ -92,7 +92,7 @@ def plan_pause(schedule: Schedule) -> ScheduleChange:
                 schedule_id=schedule.schedule_id, state=schedule.state
             )
         )
-    return _pause(schedule, "paused by a person", "")
+    return _pause(schedule, _("paused by a person"), "")
 
 
 def plan_resume(schedule: Schedule, now: datetime) -> ScheduleChange:
@@ -108,7 +108,7 @@ def plan_resume(schedule: Schedule, now: datetime) -> ScheduleChange:
         )
     due = _due(schedule, now)
     passed = _unlisted(schedule, due, "paused")
-    passed += tuple(RunChange(at, "paused", "the schedule was paused") for at in due.times)
+    passed += tuple(RunChange(at, "paused", _("the schedule was paused")) for at in due.times)
     following = next_due(schedule.timing, due.times[-1]) if due.times else schedule.next_due
     return replace(_following(schedule, following), runs=passed, failures=0)
 
@@ -131,7 +131,7 @@ def plan_manual_run(schedule: Schedule, now: datetime, blocked: str) -> Schedule
         state=schedule.state,
         next_due=schedule.next_due,
         start_at=_start_at(schedule, schedule.next_due),
-        runs=(RunChange(now, "running", "started by a person"),),
+        runs=(RunChange(now, "running", _("started by a person")),),
         note=schedule.note,
         is_manual=True,
     )
@@ -231,7 +231,9 @@ def _start(
         resumes = schedule.failed_at + backoff(schedule.failures)
         if now < resumes:
             until = format_moment(resumes, schedule.zone)
-            reason = f"{schedule.failures} runs failed in a row; none is started before {until}"
+            reason = _("{failures} runs failed in a row; none is started before {until}").format(
+                failures=schedule.failures, until=until
+            )
             return tuple(RunChange(at, "skipped", reason) for at in starting)
     runs = [
         RunChange(
@@ -241,15 +243,17 @@ def _start(
     ]
     if not schedule.is_running or schedule.rules.overlap == "allow":
         return tuple(runs)
-    skipped = [RunChange(at, "skipped", "an earlier run was still running") for at in starting]
+    skipped = [RunChange(at, "skipped", _("an earlier run was still running")) for at in starting]
     if schedule.rules.overlap == "wait" and not schedule.waiting:
-        skipped[0] = RunChange(starting[0], "due", "waits for the end of an earlier run")
+        skipped[0] = RunChange(starting[0], "due", _("waits for the end of an earlier run"))
     return tuple(skipped)
 
 
 def _detail(schedule: Schedule, due_at: datetime, now: datetime) -> str:
     return (
-        f"started at {format_moment(now, schedule.zone)}" if _is_late(schedule, due_at, now) else ""
+        _("started at {now}").format(now=format_moment(now, schedule.zone))
+        if _is_late(schedule, due_at, now)
+        else ""
     )
 
 
@@ -262,5 +266,5 @@ def _unlisted(schedule: Schedule, due: DueTimes, state: str) -> tuple[RunChange,
     if due.since is None or not due.times:
         return ()
     until = format_moment(due.times[0], schedule.zone)
-    detail = f"and all due times before {until}"
+    detail = _("and all due times before {until}").format(until=until)
     return (RunChange(due.since, "paused" if state == "paused" else "missed", detail),)

@@ -271,8 +271,16 @@ def _view(schedule: Schedule) -> ScheduleView:
 
 
 def _not_found(schedule_id: int) -> NotFound:
-    return NotFound(f"There is no schedule {schedule_id}; list them with choirctl schedule list.")
+    return NotFound(
+        _("There is no schedule {schedule_id}; list them with choirctl schedule list.").format(
+            schedule_id=schedule_id
+        )
+    )
 
 
 def _is_busy(schedule_id: int) -> Conflict:
-    return Conflict(f"Schedule {schedule_id} is changing at this moment; try again.")
+    return Conflict(
+        _("Schedule {schedule_id} is changing at this moment; try again.").format(
+            schedule_id=schedule_id
+        )
+    )

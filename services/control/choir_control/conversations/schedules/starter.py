@@ -75,7 +75,7 @@ def blocked_reason(schedule: Schedule, live_dm: str | None) -> str:
 
 def _without_conversation(schedule: Schedule, change: ScheduleChange) -> ScheduleChange:
     """Return the change with its starts as failures, because their conversation does not exist any more."""
-    reason = f"there is no conversation {schedule.dm!r} in config.json"
+    reason = _("there is no conversation {dm!r} in config.json").format(dm=schedule.dm)
     failed = [run for run in change.runs if run.state == "running"]
     runs = tuple(
         replace(run, state="failed", detail=reason) if run in failed else run for run in change.runs

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from zoneinfo import ZoneInfo
 
+from choir_common.i18n import _
 from choir_common.postgres.pool import Database
 from choir_common.wire.schedules import NOTHING_TO_SAY
 from choir_control.configuration.current import ConfigService
@@ -108,15 +109,15 @@ class WakeUpRules:
     async def _blocked_reason(self, schedule: Schedule, now: datetime) -> str:
         agent = self._configuration.current.config.agents.get(schedule.agent_id)
         if agent is None or agent.wake_ups is None:
-            return "wake-ups are not configured any more"
+            return _("wake-ups are not configured any more")
         local = now.astimezone(ZoneInfo(schedule.zone))
         quiet_hours = agent.wake_ups.quiet_hours
         if quiet_hours is not None and is_quiet(quiet_hours, local.time()):
-            return f"quiet hours ({quiet_hours})"
+            return _("quiet hours ({quiet_hours})").format(quiet_hours=quiet_hours)
         midnight = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
         count = await self._store.count_started(schedule.schedule_id, midnight)
         if count >= agent.wake_ups.max_per_day:
-            return f"{count} wake-ups today already (max_per_day)"
+            return _("{count} wake-ups today already (max_per_day)").format(count=count)
         return ""
 
 

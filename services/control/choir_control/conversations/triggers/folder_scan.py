@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from choir_common.errors import NotFound, TooLarge
+from choir_common.i18n import _
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -48,13 +49,19 @@ def list_files(folder: str, patterns: Sequence[str]) -> list[FileState]:
     try:
         top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise NotFound(f"{folder} cannot be read: {error.strerror}.") from None
+        raise NotFound(
+            _("{folder} cannot be read: {strerror}.").format(folder=folder, strerror=error.strerror)
+        ) from None
     try:
         files: list[FileState] = []
         for state in _walk(top, "", 0):
             files.append(state)
             if len(files) > MAX_FILES:
-                raise TooLarge(f"{folder} has more than {MAX_FILES} files.")
+                raise TooLarge(
+                    _("{folder} has more than {max_files} files.").format(
+                        folder=folder, max_files=MAX_FILES
+                    )
+                )
         return [state for state in files if _matches(state.path, patterns)]
     finally:
         os.close(top)

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from choir_common.clock import Clock
 from choir_common.errors import InvalidRequest, NotFound, RateLimited, TooLarge, Unauthorized
+from choir_common.i18n import _
 from choir_common.keyed_lock import KeyedLock
 from choir_common.redactor import Redactor
 from choir_common.wire.trigger_config import HookConfig
@@ -42,7 +43,7 @@ from choir_control.request_limits import RateBucket
 
 log = structlog.get_logger("choir.hooks")
 
-REFUSAL = "There is no such hook, or the request is not signed as it requires."
+REFUSAL = _("There is no such hook, or the request is not signed as it requires.")
 FULL_RETRY_S = 60.0
 KIB = 1 << 10
 NOTED_REASON = 200
@@ -92,7 +93,11 @@ class HookService:
         hook = self._configuration.current.config.hooks[name]
         self._take_token(name, hook)
         if len(body) > hook.max_kb * KIB:
-            raise TooLarge(f"The body is larger than {hook.max_kb} KiB (hooks.{name}.max_kb).")
+            raise TooLarge(
+                _("The body is larger than {max_kb} KiB (hooks.{name}.max_kb).").format(
+                    max_kb=hook.max_kb, name=name
+                )
+            )
         saved = await self._store_once(name, parse_content(body), identity, size=len(body))
         return HookAccepted(delivery_id=saved.delivery_id, duplicate=saved.is_duplicate)
 
@@ -125,7 +130,11 @@ class HookService:
         hooks = self._configuration.current.config.hooks
         if name not in hooks:
             names = ", ".join(sorted(hooks)) or "none"
-            raise NotFound(f"There is no hook {name[:80]!r} in config.json (it has {names}).")
+            raise NotFound(
+                _("There is no hook {name!r} in config.json (it has {names}).").format(
+                    name=name[:80], names=names
+                )
+            )
         return hooks[name]
 
     def _check(self, name: str, request: HookRequest) -> RequestFingerprint:
@@ -148,9 +157,9 @@ class HookService:
         state = self._state(name, hook)
         state.refused += 1
         is_missing = not self._secrets.get(hook.secret)
-        state.last_refusal = (f"secret {hook.secret} is not set" if is_missing else reason)[
-            :NOTED_REASON
-        ]
+        state.last_refusal = (
+            _("secret {secret} is not set").format(secret=hook.secret) if is_missing else reason
+        )[:NOTED_REASON]
 
     def _state(self, name: str, hook: HookConfig) -> _HookState:
         state = self._states.get(name)
@@ -165,7 +174,9 @@ class HookService:
         wait_s = bucket.wait_s(hook.per_minute, self._clock.monotonic())
         if wait_s:
             raise RateLimited(
-                f"This hook takes {hook.per_minute} requests a minute (hooks.{name}.per_minute).",
+                _(
+                    "This hook takes {per_minute} requests a minute (hooks.{name}.per_minute)."
+                ).format(per_minute=hook.per_minute, name=name),
                 retry_after_s=ceil(wait_s),
             )
 
@@ -189,7 +200,9 @@ class HookService:
             saved = await self._store.add(delivery)
         if saved is None:
             raise RateLimited(
-                f"{MAX_OPEN} requests of this hook wait for the agent; try again later.",
+                _("{max_open} requests of this hook wait for the agent; try again later.").format(
+                    max_open=MAX_OPEN
+                ),
                 retry_after_s=FULL_RETRY_S,
             )
         if not saved.is_duplicate:
@@ -216,7 +229,9 @@ class HookService:
             running=counts.running,
             refused=state.refused,
             last_refusal=state.last_refusal,
-            note="" if has_secret else f"the secret {hook.secret} is not set",
+            note=""
+            if has_secret
+            else _("the secret {secret} is not set").format(secret=hook.secret),
         )
 
 
@@ -225,5 +240,7 @@ def parse_content(body: bytes) -> JsonValue:
     try:
         content: JsonValue = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"The body must be JSON in UTF-8: {error}.") from None
+        raise InvalidRequest(
+            _("The body must be JSON in UTF-8: {error}.").format(error=str(error))
+        ) from None
     return content

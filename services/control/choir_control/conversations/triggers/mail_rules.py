@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
+from choir_common.i18n import _
 from choir_common.redactor import Redactor
 from choir_common.wire.attachments import MAX_FILE_NAME, MAX_FILES, Attachment
 from choir_common.wire.config import Config
@@ -25,9 +26,11 @@ def find_matches(config: Config, offer: MailOffer) -> Iterator[tuple[str, Trigge
 def find_refusal(trigger: TriggerConfig, offer: MailOffer) -> str:
     """Return why a trigger does not take a mail that matches; empty if it does."""
     if trigger.mail is not None and trigger.mail.require_authenticated and offer.doubt:
-        return f"the sender is not authenticated: {offer.doubt}"
+        return _("the sender is not authenticated: {doubt}").format(doubt=offer.doubt)
     if offer.size > MAX_MAIL_BYTES:
-        return f"the mail is larger than {MAX_MAIL_BYTES // 1_000_000} MB"
+        return _("the mail is larger than {megabytes} MB").format(
+            megabytes=MAX_MAIL_BYTES // 1000000
+        )
     return ""
 
 

@@ -1,6 +1,7 @@
 """The triggers of config.json as operators see them: watched folders and mail."""
 
 from choir_common.errors import NotFound
+from choir_common.i18n import _
 from choir_common.wire.triggers import DeliveryView, TriggerView
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.triggers.folders import FolderWatcher
@@ -37,7 +38,11 @@ class TriggerOverview:
         triggers = self._configuration.current.config.triggers
         if name not in triggers:
             names = ", ".join(sorted(triggers)) or "none"
-            raise NotFound(f"There is no trigger {name[:80]!r} in config.json (it has {names}).")
+            raise NotFound(
+                _("There is no trigger {name!r} in config.json (it has {names}).").format(
+                    name=name[:80], names=names
+                )
+            )
         type_ = triggers[name].type
         return await self._store.list_page(type_, name, before=before, limit=limit)
 

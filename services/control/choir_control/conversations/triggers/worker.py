@@ -8,6 +8,7 @@ import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.schedules import WakeUp
 from choir_common.wire.signals import UserMessageSignal
 from choir_control.configuration.current import ConfigService
@@ -77,7 +78,7 @@ class TriggerWorker:
         snapshot, dm = self._configuration.current, delivery.target.dm
         gateway = snapshot.gateway_of(dm)
         if gateway is None:
-            reason = f"there is no conversation {dm!r} in config.json"
+            reason = _("there is no conversation {dm!r} in config.json").format(dm=dm)
             await self._store.fail(delivery.delivery_id, reason, now)
             return
         zone = snapshot.timezone_for(delivery.target.agent_id, dm)

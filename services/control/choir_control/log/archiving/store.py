@@ -6,6 +6,7 @@ from datetime import datetime
 
 import orjson
 
+from choir_common.i18n import ngettext
 from choir_common.postgres.pool import Database
 from choir_control.log.leases.conversations import served_conversations_sql
 
@@ -105,11 +106,14 @@ class ArchiveStore:
         """Return how many sessions have waited too long for memory, and why; empty if none."""
         row = await self._database.fetchrow(_WAITING)
         assert row is not None
-        count = row["sessions"]
-        if not count:
+        if not row["sessions"]:
             return ""
-        sessions = "1 session waits" if count == 1 else f"{count} sessions wait"
-        return f"{sessions} to be archived" + (f" ({row['error']})" if row["error"] else "")
+        sessions = ngettext(
+            "{count} session waits to be archived",
+            "{count} sessions wait to be archived",
+            row["sessions"],
+        )
+        return f"{sessions}: {row['error']}" if row["error"] else sessions
 
     async def set_progress(self, session_id: str, through_rev: int) -> None:
         """Store the last revision that memory has, and clear the retry state."""

@@ -17,6 +17,7 @@ import docker  # type: ignore[import-untyped]  # it ships no types
 from docker import errors as docker_errors
 
 from choir_common.errors import Conflict, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 
 LOCAL = "unix:///var/run/docker.sock"
@@ -57,7 +58,7 @@ class DockerEngine:
             if self._client is None:
                 path = Path(self._address.removeprefix("unix://"))
                 if self._address.startswith("unix://") and not path.is_socket():
-                    raise FileNotFoundError(f"there is no socket at {path}")
+                    raise FileNotFoundError(_("there is no socket at {path}").format(path=path))
                 self._client = docker.APIClient(
                     base_url=self._address, version="auto", timeout=TIMEOUT_S
                 )
@@ -68,7 +69,7 @@ class DockerEngine:
 
         Raises Conflict when a running container has the name, and Unavailable when it cannot be created.
         """
-        with _translate_errors("create the container"):
+        with _translate_errors(_("create the container")):
             api = self._api()
             try:
                 return str(api.create_container_from_config(body, name)["Id"])
@@ -77,7 +78,7 @@ class DockerEngine:
                     raise
             container = api.inspect_container(name)
             if container["State"]["Running"]:
-                raise Conflict(f"The container {name} already runs.")
+                raise Conflict(_("The container {name} already runs.").format(name=name))
             api.remove_container(container["Id"], force=True, v=True)
             return str(api.create_container_from_config(body, name)["Id"])
 
@@ -86,7 +87,7 @@ class DockerEngine:
 
         Raises Unavailable.
         """
-        with _translate_errors("start the container"):
+        with _translate_errors(_("start the container")):
             api = self._api()
             # Attached before the start, so that the input waits for the reader.
             stream = api.attach_socket(container_id, params={"stdin": 1, "stream": 1})
@@ -98,28 +99,28 @@ class DockerEngine:
 
     def stop(self, container_id: str, grace_s: float) -> None:
         """Stop a container with SIGTERM, and kill it after `grace_s` seconds. Raises Unavailable."""
-        with _translate_errors("stop the container"), _ignore_missing():
+        with _translate_errors(_("stop the container")), _ignore_missing():
             # The SDK adds this time to its own request timeout.
             self._api().stop(container_id, timeout=max(0, round(grace_s)))
 
     def kill(self, container_id: str) -> None:
         """Kill all processes of a container. Raises Unavailable."""
-        with _translate_errors("kill the container"), _ignore_missing():
+        with _translate_errors(_("kill the container")), _ignore_missing():
             self._api().kill(container_id)
 
     def remove(self, container_id: str) -> None:
         """Kill and remove a container. Raises Unavailable."""
-        with _translate_errors("remove the container"), _ignore_missing():
+        with _translate_errors(_("remove the container")), _ignore_missing():
             self._api().remove_container(container_id, force=True, v=True)
 
     def ping(self) -> None:
         """Check that the engine answers. Raises Unavailable."""
-        with _translate_errors("reach the engine"):
+        with _translate_errors(_("reach the engine")):
             self._api().ping()
 
     def list_containers(self, labels: Mapping[str, str]) -> list[Container]:
         """Return all containers with these labels, running or not. Raises Unavailable."""
-        with _translate_errors("list containers"):
+        with _translate_errors(_("list containers")):
             containers = self._api().containers(all=True, filters=_filter(labels))
         return [
             Container(item["Id"], item["Labels"] or {}, item["State"] == "running")
@@ -131,7 +132,7 @@ class DockerEngine:
 
         Raises Unavailable.
         """
-        with _translate_errors("inspect the container"):
+        with _translate_errors(_("inspect the container")):
             try:
                 state = self._api().inspect_container(container_id)["State"]
             except docker_errors.NotFound:
@@ -145,12 +146,12 @@ class DockerEngine:
 
     def wait(self, container_id: str, timeout_s: float) -> int:
         """Return the exit code of a container after its end. Raises Unavailable, also at the timeout."""
-        with _translate_errors("wait for the container"):
+        with _translate_errors(_("wait for the container")):
             return int(self._api().wait(container_id, timeout=timeout_s)["StatusCode"])
 
     def read_output(self, container_id: str) -> tuple[bytes, bytes]:
         """Return the whole standard output and standard error of a container. Raises Unavailable."""
-        with _translate_errors("read the container's output"):
+        with _translate_errors(_("read the container's output")):
             output, errors = (
                 self._api().logs(container_id, stdout=not is_error, stderr=is_error)
                 for is_error in (False, True)
@@ -162,7 +163,7 @@ class DockerEngine:
 
         Raises Unavailable.
         """
-        with _translate_errors("read the container's log"):
+        with _translate_errors(_("read the container's log")):
             try:
                 return bytes(self._api().logs(container_id, tail=LOG_LINES, since=since))
             except docker_errors.NotFound:
@@ -170,13 +171,13 @@ class DockerEngine:
 
     def follow_log(self, container_id: str) -> Iterator[bytes]:
         """Yield a container's output from its start to its end. Raises Unavailable."""
-        with _translate_errors("follow the container's log"), _ignore_missing():
+        with _translate_errors(_("follow the container's log")), _ignore_missing():
             yield from self._api().logs(container_id, stream=True, follow=True)
 
     def follow_exits(self, labels: Mapping[str, str], since: int) -> "ContainerExitStream":
         """Open a stream of containers that exit, from `since` (Unix time in seconds). Raises Unavailable."""
         filters = {**_filter(labels), "type": ["container"], "event": ["die"]}
-        with _translate_errors("follow the engine's events"):
+        with _translate_errors(_("follow the engine's events")):
             return ContainerExitStream(
                 self._api().events(since=since, filters=filters, decode=True)
             )
@@ -230,14 +231,22 @@ def _translate_errors(action: str) -> Iterator[None]:
         yield
     except docker_errors.ImageNotFound as error:
         raise Unavailable(
-            f"Cannot {action}: {error.explanation}. Build the agent image "
-            "(docker compose build agent) or set CHOIR_AGENT_IMAGE."
+            _(
+                "Cannot {action}: {explanation}. Build the agent image (docker compose build agent) or set "
+                "CHOIR_AGENT_IMAGE."
+            ).format(action=action, explanation=error.explanation)
         ) from error
     except docker_errors.APIError as error:
-        raise Unavailable(f"Cannot {action}: the engine reports: {error.explanation}") from error
+        raise Unavailable(
+            _("Cannot {action}: the engine reports: {explanation}").format(
+                action=action, explanation=error.explanation
+            )
+        ) from error
     except (docker_errors.DockerException, OSError) as error:
         # the SDK's HTTP client raises subclasses of OSError
         raise Unavailable(
-            f"Cannot {action}: the Docker engine does not respond ({error}). Is it running, and "
-            "may control open its socket?"
+            _(
+                "Cannot {action}: the Docker engine does not respond ({error}). Is it running, and may "
+                "control open its socket?"
+            ).format(action=action, error=str(error))
         ) from error

@@ -16,6 +16,7 @@ from typing import TypeVar
 import structlog
 
 from choir_common.errors import ChoirError, InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.agent_records import RuntimeWithRecords
@@ -165,13 +166,17 @@ class DockerRuntime(RuntimeWithRecords[ContainerAgent]):
                 partial(self._engine.read_output, container_id)
             )
         except TimeoutError:
-            raise Unavailable(f"The trial did not end within {timeout_s:g} s.") from None
+            raise Unavailable(
+                _("The trial did not end within {timeout_s:g} s.").format(timeout_s=timeout_s)
+            ) from None
         finally:
             remove = partial(self._engine.remove, container_id)
             await asyncio.shield(asyncio.create_task(self._run_in_thread(remove)))
         if code != 0:
             # the last line: warnings about the host come before it
-            lines = errors.decode(errors="replace").strip().splitlines() or [f"exit code {code}"]
+            lines = errors.decode(errors="replace").strip().splitlines() or [
+                _("exit code {code}").format(code=code)
+            ]
             raise InvalidRequest(lines[-1])
         return report
 
@@ -197,7 +202,7 @@ class DockerRuntime(RuntimeWithRecords[ContainerAgent]):
 
     def call_limits(self) -> str:
         """Return the engine: a container's limits cover the agent with its calls."""
-        return "tool calls are limited by the container of their agent"
+        return _("tool calls are limited by the container of their agent")
 
     async def remove_orphans(self) -> int:
         """Remove the containers that an earlier control process left behind; return how many.
@@ -323,7 +328,8 @@ class DockerRuntime(RuntimeWithRecords[ContainerAgent]):
 
 def _describe(final_state: ContainerState | None) -> str:
     if final_state is None:
-        return "its container was removed"
+        return _("its container was removed")
     if final_state.out_of_memory:
-        return f"out of memory, exit code {final_state.code}"
-    return f"exit code {final_state.code}{f' ({final_state.error})' if final_state.error else ''}"
+        return _("out of memory, exit code {code}").format(code=final_state.code)
+    code = _("exit code {code}").format(code=final_state.code)
+    return f"{code} ({final_state.error})" if final_state.error else code

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from choir_common.i18n import _
 from choir_control.agents.runtimes.kubernetes.pod import CONTAINER_NAME
 
 Pod = dict[str, Any]
@@ -57,7 +58,9 @@ def start_fault(pod: Pod) -> str:
         else ""
     )
     image = str(pod["spec"]["containers"][0]["image"])
-    return f"{reason} for the image {image}: {waiting.get('message') or 'no details'}{advice}"
+    return _("{reason} for the image {image}: {value}{advice}").format(
+        reason=reason, image=image, value=waiting.get("message") or "no details", advice=advice
+    )
 
 
 def start_progress(pod: Pod) -> str:
@@ -66,7 +69,7 @@ def start_progress(pod: Pod) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return f"{condition.get('reason')}: {condition.get('message')}"
     waiting = _container_state(pod).get("waiting") or {}
-    return str(waiting.get("reason") or _phase(pod) or "not scheduled")
+    return str(waiting.get("reason") or _phase(pod) or _("not scheduled"))
 
 
 def exit_code(pod: Pod | None) -> int | None:
@@ -84,10 +87,10 @@ def describe_exit(pod: Pod | None) -> str:
         # the node or a controller ended it: Evicted, NodeLost, Preempting
         return f"{reason}: {message or 'no details'}"
     if pod is None or code is None:
-        return "its pod was removed"
+        return _("its pod was removed")
     if _container_state(pod)["terminated"].get("reason") == "OOMKilled":
-        return f"out of memory, exit code {code}"
-    return f"exit code {code}"
+        return _("out of memory, exit code {code}").format(code=code)
+    return _("exit code {code}").format(code=code)
 
 
 def _phase(pod: Pod) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import ChoirError, Conflict, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.agent_records import RuntimeWithRecords
@@ -166,8 +167,10 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
     async def run_trial(self, spec: LaunchSpec, order: ToolTrialOrder, timeout_s: float) -> bytes:
         """Raise Conflict: no node has the files of the trial."""
         raise Conflict(
-            "Tools are tried only where agents run as processes or in Docker. Update the agent, and ask "
-            "it to use the tool."
+            _(
+                "Tools are tried only where agents run as processes or in Docker. Update the agent, and ask"
+                " it to use the tool."
+            )
         )
 
     async def unavailable_reason(self) -> str:
@@ -184,9 +187,9 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
 
     def call_limits(self) -> str:
         """Return that a pod's limits cover the agent with its calls, and who limits processes."""
-        return (
-            "tool calls are limited by the pod of their agent; their number of processes by podPidsLimit "
-            "of the nodes"
+        return _(
+            "tool calls are limited by the pod of their agent; their number of processes by podPidsLimit of"
+            " the nodes"
         )
 
     async def remove_orphans(self) -> int:
@@ -318,4 +321,8 @@ def _check_directories(spec: LaunchSpec) -> None:
     """Refuse a missing directory, which a node would create as root. Raises Unavailable."""
     for path in (spec.workspace, spec.choir_dir):
         if not path.is_dir():
-            raise Unavailable(f"Cannot start {spec.agent_id}: there is no directory {path}.")
+            raise Unavailable(
+                _("Cannot start {agent_id}: there is no directory {path}.").format(
+                    agent_id=spec.agent_id, path=path
+                )
+            )

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from choir_common.i18n import _
+
 SERVICES, AGENT_PROCESS = "choir-services", "agent"
 REQUIRED = ("memory", "pids")
 OPTIONAL = ("cpu",)
@@ -74,7 +76,11 @@ class AgentCgroups:
         try:
             available = (self._base / "cgroup.controllers").read_text().split()
             if lacking := [name for name in self._required if name not in available]:
-                raise CgroupError(f"{self._base} has no controller {' and '.join(lacking)}")
+                raise CgroupError(
+                    _("{base} has no controller {lacking}").format(
+                        base=self._base, lacking=", ".join(lacking)
+                    )
+                )
             self._controllers = tuple(
                 name for name in (*self._required, *OPTIONAL) if name in available
             )
@@ -83,12 +89,14 @@ class AgentCgroups:
             self._agents.mkdir(exist_ok=True)
             self._enable_controllers(self._agents)
             if not (self._agents / "cgroup.kill").exists():
-                raise CgroupError("this kernel has no cgroup.kill (Linux 5.14 has it)")
+                raise CgroupError(_("this kernel has no cgroup.kill (Linux 5.14 has it)"))
             for directory in self._agents.iterdir():
                 if directory.is_dir():
                     self.remove(directory.name)
         except OSError as error:
-            raise CgroupError(f"{self._base} cannot be divided: {error}") from error
+            raise CgroupError(
+                _("{base} cannot be divided: {error}").format(base=self._base, error=str(error))
+            ) from error
 
     @property
     def limits_cpu(self) -> bool:
@@ -148,14 +156,14 @@ class AgentCgroups:
         services = self._base / SERVICES
         services.mkdir(exist_ok=True)
         # Again until there are none: a process may fork before it is moved.
-        for _ in range(MAX_MOVES):
+        for _attempt in range(MAX_MOVES):
             pids = (self._base / "cgroup.procs").read_text().split()
             if not pids:
                 return
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     (services / "cgroup.procs").write_text(pid)
-        raise CgroupError(f"the processes of {self._base} cannot be moved")
+        raise CgroupError(_("the processes of {base} cannot be moved").format(base=self._base))
 
 
 def find_own_delegated() -> Path:
@@ -165,7 +173,9 @@ def find_own_delegated() -> Path:
             Path("/proc/self/cgroup").read_text(), Path("/proc/self/mountinfo").read_text()
         )
     except OSError as error:
-        raise CgroupError(f"this system has no cgroups: {error}") from error
+        raise CgroupError(
+            _("this system has no cgroups: {error}").format(error=str(error))
+        ) from error
 
 
 def find_delegated(cgroup: str, mounts: str) -> Path:
@@ -177,11 +187,15 @@ def find_delegated(cgroup: str, mounts: str) -> Path:
     # Another control process has divided it before.
     base = own.parent if own.name == SERVICES else own
     if not os.access(base, os.W_OK) or not os.access(base / "cgroup.subtree_control", os.W_OK):
-        raise CgroupError(f"{base} is not writable; start Choir in a unit with Delegate=yes")
+        raise CgroupError(
+            _("{base} is not writable; start Choir in a unit with Delegate=yes").format(base=base)
+        )
     is_namespace_root = not (base.parent / "cgroup.procs").exists()
     if not is_namespace_root and not _is_marked(base):
         raise CgroupError(
-            f"{base} is shared with other programs; start Choir in a unit with Delegate=yes"
+            _(
+                "{base} is shared with other programs; start Choir in a unit with Delegate=yes"
+            ).format(base=base)
         )
     return base
 
@@ -190,13 +204,13 @@ def find_own(cgroup: str, mounts: str) -> Path:
     """Return the directory of this process's cgroup; raises CgroupError without version 2."""
     paths = [line[3:] for line in cgroup.splitlines() if line.startswith("0::")]
     for line in mounts.splitlines():
-        fields, _, details = line.partition(" - ")
+        fields, _separator, details = line.partition(" - ")
         if not details.startswith("cgroup2 ") or not paths:
             continue
         root, place = (_unescape(field) for field in fields.split(" ")[3:5])
         if Path(paths[0]).is_relative_to(root):
             return Path(place) / Path(paths[0]).relative_to(root)
-    raise CgroupError("cgroup version 2 is not mounted, or has no group of this process")
+    raise CgroupError(_("cgroup version 2 is not mounted, or has no group of this process"))
 
 
 def _unescape(field: str) -> str:

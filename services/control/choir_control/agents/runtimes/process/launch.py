@@ -17,6 +17,7 @@ import structlog
 
 from choir_common.confinement import script_path, users
 from choir_common.forks.client import ChildProcess, ForkServer
+from choir_common.i18n import _
 from choir_common.logs.pump import PipeReader
 from choir_common.wire.forks import AgentForkRequest
 from choir_common.wire.rpc import AgentStartParameters
@@ -45,7 +46,7 @@ CONFINE = (sys.executable, "-I", "-S", script_path())
 SHARING_AGENTS = 3
 """As many agents share more memory with the fork server than it takes; see docs/decisions/0123."""
 PROBE_WITHIN_S = 15.0
-NO_VIEW = (
+NO_VIEW = _(
     "agents can connect to Unix sockets of this user's other programs (docker, ssh-agent), and to any "
     "address without the egress proxy"
 )
@@ -222,15 +223,17 @@ class ProcessLauncher:
         try:
             self._cgroups = self._cgroups or AgentCgroups(find_own_delegated(), self._home)
             self._cgroups.prepare()
-            self.call_limits = "tool calls are limited by cgroups"
+            self.call_limits = _("tool calls are limited by cgroups")
             if not self._cgroups.limits_cpu:
-                self.call_limits += ", but not their processor time: no controller cpu"
+                self.call_limits = _(
+                    "tool calls are limited by cgroups, but not their processor time: no controller cpu"
+                )
         except CgroupError as error:
             self._cgroups = None
-            self.call_limits = (
+            self.call_limits = _(
                 "tool calls are limited by a check four times a second, and their processor time by "
-                f"priority only: {error}"
-            )
+                "priority only: {error}"
+            ).format(error=str(error))
         log.info("limits of tool calls", limits=self.call_limits)
 
     def _make_directories(self, spec: LaunchSpec, temporary_name: str) -> Boundary:
@@ -250,7 +253,11 @@ class ProcessLauncher:
     async def _probe(self, boundary: Boundary) -> None:
         """Test which confinement this kernel supports, and log a warning if a part is missing."""
         if sys.platform != "linux":
-            self.missing = (f"{sys.platform} confines agents by file permissions only",)
+            self.missing = (
+                _("{platform} confines agents by file permissions only").format(
+                    platform=sys.platform
+                ),
+            )
         else:
             self.missing = await self._find_confinement(boundary)
         if self.missing:
@@ -266,11 +273,17 @@ class ProcessLauncher:
         self._own_user = not obstacle
         # Agents of another user than root are that user, who cannot give them another.
         is_root = os.geteuid() == 0
-        shared = (f"users of their own ({obstacle}): agents run as root",) if is_root else ()
+        shared = (
+            (_("users of their own ({obstacle}): agents run as root").format(obstacle=obstacle),)
+            if is_root
+            else ()
+        )
         try:
             missing = await self._test_confinement(boundary, self._view_base)
         except OSError as error:
-            no_view = f"mount and network namespaces ({error}): {NO_VIEW}"
+            no_view = _("mount and network namespaces ({error}): {no_view}").format(
+                error=str(error), no_view=NO_VIEW
+            )
             self._own_user = False
             return no_view, *await self._test_confinement(boundary, None)
         self._view = self._view_base

@@ -14,6 +14,7 @@ import structlog
 
 from choir_common.errors import InvalidRequest, Unavailable
 from choir_common.forks.client import ChildProcess
+from choir_common.i18n import _
 from choir_common.logs.pump import PipeReader
 from choir_common.wire.local_tools import ToolTrialOrder
 from choir_control.agents.runtimes.agent_logs import AgentLogs
@@ -107,7 +108,11 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
             self._records.write(spec.agent_id, spec.session_id, spec.epoch, process.pid)
         except OSError as error:
             self._drop_failed_start(agent)
-            raise Unavailable(f"Cannot start the agent {spec.agent_id}: {error}.") from error
+            raise Unavailable(
+                _("Cannot start the agent {agent_id}: {error}.").format(
+                    agent_id=spec.agent_id, error=error
+                )
+            ) from error
         except asyncio.CancelledError:
             self._drop_failed_start(agent)
             raise
@@ -136,12 +141,16 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
                 process = await self._launcher.spawn_trial(spec, boundary)
                 self._trials.add(process.pid)
         except OSError as error:
-            raise Unavailable(f"Cannot start the trial: {error}.") from error
+            raise Unavailable(
+                _("Cannot start the trial: {error}.").format(error=str(error))
+            ) from error
         try:
             async with asyncio.timeout(timeout_s):
                 report, errors = await process.communicate(order.model_dump_json().encode())
         except TimeoutError:
-            raise Unavailable(f"The trial did not end within {timeout_s:g} s.") from None
+            raise Unavailable(
+                _("The trial did not end within {timeout_s:g} s.").format(timeout_s=timeout_s)
+            ) from None
         finally:
             await self._end_trial(spec.agent_id, process, boundary.temporary)
         if process.returncode != 0:
@@ -262,7 +271,7 @@ def _signal(process: ChildProcess, number: signal.Signals) -> None:
 
 def _describe_exit(code: int) -> str:
     if code >= 0:
-        return f"exit code {code}"
+        return _("exit code {code}").format(code=code)
     with contextlib.suppress(ValueError):
-        return f"killed by {signal.Signals(-code).name}"
-    return f"killed by signal {-code}"
+        return _("killed by {name}").format(name=signal.Signals(-code).name)
+    return _("killed by signal {signal}").format(signal=-code)
