@@ -23,7 +23,7 @@ from choir_common.confinement.options import ConfinementOptions
 from choir_common.confinement.pid_namespace import continue_in_pid_namespace
 from choir_common.confinement.restriction import PRIVATE_UMASK, restrict
 from choir_common.confinement.view import SHARED_MEMORY, build_view
-from choir_common.i18n import _
+from choir_common.confinement.words import _
 
 COMMON = __file__.rsplit("/", 3)[0]
 """Directory in which `choir_common` is found."""

@@ -8,7 +8,7 @@ import sys
 
 from choir_common.confinement import agent_process
 from choir_common.confinement.options import parse
-from choir_common.i18n import _
+from choir_common.confinement.words import _
 
 
 def main(arguments: list[str]) -> None:

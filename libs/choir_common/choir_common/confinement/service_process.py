@@ -29,7 +29,7 @@ from choir_common.confinement.options import ConfinementOptions
 from choir_common.confinement.pid_namespace import wait_for_program
 from choir_common.confinement.restriction import PRIVATE_UMASK, restrict
 from choir_common.confinement.view import build_view
-from choir_common.i18n import _
+from choir_common.confinement.words import _
 
 MESSAGE_BYTES = 4096
 NAMESPACES = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC

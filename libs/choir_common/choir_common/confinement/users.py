@@ -8,7 +8,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from choir_common.i18n import _
+from choir_common.confinement.words import _
 
 FIRST_UID = 2_100_000_000
 """Above what distributions, systemd's containers and directory services (SSSD) assign, and below 2^31."""

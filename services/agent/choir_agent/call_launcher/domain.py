@@ -19,7 +19,7 @@ from choir_common.confinement.kernel import (
 )
 from choir_common.confinement.landlock import Rule
 from choir_common.confinement.namespaces import map_user_to_itself
-from choir_common.i18n import _
+from choir_common.confinement.words import _
 
 CALL_NAMESPACES = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
 SIGNALS_SCOPED_SINCE = 6
