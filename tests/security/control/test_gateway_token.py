@@ -21,11 +21,12 @@ async def test_the_gateways_token_opens_no_operator_route(world: World) -> None:
             assert (await client.request(method, url)).status_code == 401, (method, path)
 
 
-@pytest.mark.parametrize(
-    ("token", "status"),
-    [(GATEWAY_TOKEN, 404), (OPERATOR_TOKEN, 404), ("wrong", 401), (None, 401)],
-)
-async def test_it_opens_the_files_of_messages(world: World, token: str | None, status: int) -> None:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with make_client(world.tcp, headers=headers) as client:
-        assert (await client.get(FILE)).status_code == status
+TOKENS = ((GATEWAY_TOKEN, 404), (OPERATOR_TOKEN, 404), ("wrong", 401), (None, 401))
+
+
+async def test_it_opens_the_files_of_messages(world: World, subtests: pytest.Subtests) -> None:
+    for token, status in TOKENS:
+        with subtests.test(token=token):
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            async with make_client(world.tcp, headers=headers) as client:
+                assert (await client.get(FILE)).status_code == status

@@ -153,31 +153,37 @@ async def test_numbers_and_characters_come_back_as_they_were_hashed(
     assert await world.delivered(1) == ["NUL , 𝄞, \u2028, 1e16"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "payload = replace(payload::text, 'secret plan', 'secret plam')::json",
-        "type = 'session_resumed'",
-        "lane = 'core:x'",
-        "at = replace(at, '2026', '2025')",
-        "hash = translate(hash, '0123456789abcdef', '123456789abcdef0')",
-        "hash_prev = reverse(hash_prev)",
-        "payload = '[]'::json",
-    ],
+CHANGES = (
+    "payload = replace(payload::text, 'secret plan', 'secret plam')::json",
+    "type = 'session_resumed'",
+    "lane = 'core:x'",
+    "at = replace(at, '2026', '2025')",
+    "hash = translate(hash, '0123456789abcdef', '123456789abcdef0')",
+    "hash_prev = reverse(hash_prev)",
+    "payload = '[]'::json",
 )
+COLUMNS = "payload, type, lane, at, hash, hash_prev"
+GOOD = f"({COLUMNS}) = (SELECT {COLUMNS} FROM public.good)"
+
+
 async def test_a_flipped_bit_in_the_table_is_found(
-    world: World, agent: AgentHand, change: str
+    world: World, agent: AgentHand, subtests: pytest.Subtests
 ) -> None:
+    session_id = agent.spec.session_id
     agent.say("a secret plan")
     agent.say("and another")
     await agent.flush()
-    assert (await world.verify(agent.spec.session_id))["ok"]
+    one = "choir_control.session_events SET {} WHERE session_id = $1 AND rev = 2"
     await world.database.execute(
-        f"UPDATE choir_control.session_events SET {change} WHERE session_id = $1 AND rev = 2",
-        agent.spec.session_id,
+        "CREATE TABLE public.good AS SELECT * FROM choir_control.session_events WHERE rev = 2"
     )
-    found = await world.verify(agent.spec.session_id)
-    assert not found["ok"] and found["broken_at"] in (2, 3)
+    for change in CHANGES:
+        with subtests.test(change):
+            assert (await world.verify(session_id))["ok"]
+            await world.database.execute(f"UPDATE {one.format(change)}", session_id)
+            found = await world.verify(session_id)
+            assert not found["ok"] and found["broken_at"] in (2, 3)
+        await world.database.execute(f"UPDATE {one.format(GOOD)}", session_id)
 
 
 async def test_an_event_cut_off_the_end_is_found(world: World, agent: AgentHand) -> None:

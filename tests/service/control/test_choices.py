@@ -79,22 +79,21 @@ async def test_going_back_to_the_start_is_a_change_too(rich: World) -> None:
     assert answer.config is not None and answer.config.model_name == "default"
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("main/model", {"llm": "nope"}, 400),
-        ("main/model", {}, 400),
-        ("main/voice", {"voice_profile": "nope"}, 400),
-        ("nobody/model", {"llm": "deep"}, 404),
-        ("other/model", {"llm": "deep"}, 409),
-    ],
+NOT_TO_SET = (
+    ("main/model", {"llm": "nope"}, 400),
+    ("main/model", {}, 400),
+    ("main/voice", {"voice_profile": "nope"}, 400),
+    ("nobody/model", {"llm": "deep"}, 404),
+    ("other/model", {"llm": "deep"}, 409),
 )
-async def test_what_cannot_be_set_is_said(
-    rich: World, path: str, body: dict[str, str], status: int
-) -> None:
-    answer = await rich.put(f"/v1/agents/{path}", json=body)
-    assert answer.status_code == status, answer.text
-    assert answer.json()["detail"]
+
+
+async def test_what_cannot_be_set_is_said(rich: World, subtests: pytest.Subtests) -> None:
+    for path, body, status in NOT_TO_SET:
+        with subtests.test(path, body=body):
+            answer = await rich.put(f"/v1/agents/{path}", json=body)
+            assert answer.status_code == status, answer.text
+            assert answer.json()["detail"]
 
 
 async def test_other_sessions_keep_their_version(rich: World) -> None:

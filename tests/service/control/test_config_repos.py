@@ -130,30 +130,31 @@ async def test_agents_at_different_commits_of_the_global_repository_are_told_apa
     assert [f["path"] for f in found["global", ("other",)]["files"]] == ["identity/SOUL.md"]
 
 
-@pytest.mark.parametrize(
-    ("files", "says"),
-    [
-        ({"tools/bad.json": "{}"}, "tools/bad.json: llm: Field required"),
-        ({"tools/bad.json": a_manifest("my.bad")}, "nor a source directory tools/bad/"),
-        ({"skills/bad.json": '{"name": "bad"}'}, "skills/bad.json: description"),
-        ({"Dockerfile": "FROM choir-base\nRUNN apt-get\n"}, "Dockerfile: line 2: 'RUNN'"),
-        ({"Dockerfile.base": "FROM debian\nRUN a \\\n"}, "Dockerfile.base: line 2"),
-    ],
+BROKEN = (
+    ({"tools/bad.json": "{}"}, "tools/bad.json: llm: Field required"),
+    ({"tools/bad.json": a_manifest("my.bad")}, "nor a source directory tools/bad/"),
+    ({"skills/bad.json": '{"name": "bad"}'}, "skills/bad.json: description"),
+    ({"Dockerfile": "FROM choir-base\nRUNN apt-get\n"}, "Dockerfile: line 2: 'RUNN'"),
+    ({"Dockerfile.base": "FROM debian\nRUN a \\\n"}, "Dockerfile.base: line 2"),
 )
+
+
 async def test_one_broken_repository_keeps_everything_from_being_staged(
-    world: World, shared: GitRepository, own: GitRepository, files: dict[str, str], says: str
+    world: World, shared: GitRepository, own: GitRepository, subtests: pytest.Subtests
 ) -> None:
     use(world, shared, own)
     staged = await load(world)
-    own.commit(files)
     edit(world, longer)
-    refused = await world.post("/v1/config/load")
-    assert refused.status_code == 400 and says in refused.json()["detail"], refused.text
-    assert "the repository of main" in refused.json()["detail"]
-    # what was staged before waits unchanged: neither the new file nor the new commit is in it
-    waiting = (await world.get("/v1/config/diff")).json()
-    assert (waiting["digest"], waiting["changes"]) == (staged["digest"], staged["changes"])
-    assert leftovers(world) == []
+    for files, says in BROKEN:
+        with subtests.test(says):
+            own.commit(files)
+            refused = await world.post("/v1/config/load")
+            assert refused.status_code == 400 and says in refused.json()["detail"], refused.text
+            assert "the repository of main" in refused.json()["detail"]
+            # what was staged before waits unchanged: neither the new file nor the new commit is in it
+            waiting = (await world.get("/v1/config/diff")).json()
+            assert (waiting["digest"], waiting["changes"]) == (staged["digest"], staged["changes"])
+            assert leftovers(world) == []
 
 
 async def test_all_that_is_wrong_anywhere_is_said_at_once(
@@ -205,22 +206,23 @@ async def test_what_was_shown_is_what_is_applied_commits_included(
     assert (await running(world))["version"] == 1
 
 
-Change = Callable[[dict[str, Any]], object]
+CONCERNS: tuple[tuple[Callable[[dict[str, Any]], object], str, list[str]], ...] = (
+    (
+        lambda c: c["models"]["default"].update(temperature=0.1),
+        "models.default.temperature",
+        ["main", "never", "other"],
+    ),
+    (lambda c: c["dms"]["second"].update(admin=True), "dms.second.admin", ["other"]),
+    (lambda c: c.update(event_window=60), "event_window", ["main", "never", "other"]),
+    (lambda c: c["agents"]["other"].update(restart="never"), "agents.other.restart", ["other"]),
+)
 
 
-@pytest.mark.parametrize(
-    ("change", "path", "agents"),
-    [
-        (lambda c: c["models"]["default"].update(temperature=0.1), "models.default.temperature",
-         ["main", "never", "other"]),
-        (lambda c: c["dms"]["second"].update(admin=True), "dms.second.admin", ["other"]),
-        (lambda c: c.update(event_window=60), "event_window", ["main", "never", "other"]),
-        (lambda c: c["agents"]["other"].update(restart="never"), "agents.other.restart", ["other"]),
-    ],
-)  # fmt: skip
-async def test_a_change_says_whom_it_concerns(
-    world: World, change: Change, path: str, agents: list[str]
-) -> None:
-    edit(world, change)
-    (found,) = (await load(world))["changes"]
-    assert (found["path"], found["agents"]) == (path, agents), json.dumps(found)
+async def test_a_change_says_whom_it_concerns(world: World, subtests: pytest.Subtests) -> None:
+    before = world.settings.config_file.read_text()
+    for change, path, agents in CONCERNS:
+        with subtests.test(path):
+            world.settings.config_file.write_text(before)
+            edit(world, change)
+            (found,) = (await load(world))["changes"]
+            assert (found["path"], found["agents"]) == (path, agents), json.dumps(found)

@@ -90,31 +90,32 @@ async def test_what_is_not_staged_is_not_applied(world: World) -> None:
     assert (await running(world))["version"] == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("{", "Invalid JSON"),
-        ('{"agents": {}}', "workspaces"),
-        ('{"agents": {}, "workspaces": {}, "budgets": {"max_core_jobs": -1}}', "max_core_jobs"),
-        ('{"agents": {}, "workspaces": {}, "surprise": 1}', "surprise"),
-        (
-            '{"agents": {"a": {"defaults": {"workspace": "w", "llm": "l", "dm": "d"}}}, "workspaces": {}}',
-            "agents.a.defaults.workspace",
-        ),
-        (
-            '{"agents": {}, "workspaces": {}, "search": {"s": {"secret": "operator-token"}}}',
-            "search.s.secret",
-        ),
-    ],
+UNFIT = (
+    ("{", "Invalid JSON"),
+    ('{"agents": {}}', "workspaces"),
+    ('{"agents": {}, "workspaces": {}, "budgets": {"max_core_jobs": -1}}', "max_core_jobs"),
+    ('{"agents": {}, "workspaces": {}, "surprise": 1}', "surprise"),
+    (
+        '{"agents": {"a": {"defaults": {"workspace": "w", "llm": "l", "dm": "d"}}}, "workspaces": {}}',
+        "agents.a.defaults.workspace",
+    ),
+    (
+        '{"agents": {}, "workspaces": {}, "search": {"s": {"secret": "operator-token"}}}',
+        "search.s.secret",
+    ),
 )
+
+
 async def test_a_file_that_does_not_fit_is_named_and_stages_nothing(
-    world: World, text: str, place: str
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    world.settings.config_file.write_text(text)
-    answer = await world.post("/v1/config/load")
-    assert answer.status_code == 400
-    assert place in answer.json()["detail"] and "config.json" in answer.json()["detail"]
-    assert not (await running(world))["staged"]
+    for text, place in UNFIT:
+        with subtests.test(place):
+            world.settings.config_file.write_text(text)
+            answer = await world.post("/v1/config/load")
+            assert answer.status_code == 400
+            assert place in answer.json()["detail"] and "config.json" in answer.json()["detail"]
+            assert not (await running(world))["staged"]
 
 
 async def test_a_failed_load_keeps_what_was_staged(world: World) -> None:

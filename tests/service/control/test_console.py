@@ -83,21 +83,22 @@ async def test_a_message_without_files_is_stored_while_the_gateway_is_away(world
     assert [tuple(row) for row in stored] == [("console", "console:k1", "console", "hello", "k1")]
 
 
-@pytest.mark.parametrize(
-    ("dm", "body", "status", "words"),
-    [
-        ("nobody", {"text": "x"}, 404, "Configured: "),
-        ("second", {"text": "x"}, 404, "is not on a console gateway"),
-        ("console", {"text": ""}, 400, "give a text, or name a file"),
-        ("console", {"text": "x", "idempotency_key": ""}, 400, "idempotency_key"),
-    ],
+NOT_TO_STORE = (
+    ("nobody", {"text": "x"}, 404, "Configured: "),
+    ("second", {"text": "x"}, 404, "is not on a console gateway"),
+    ("console", {"text": ""}, 400, "give a text, or name a file"),
+    ("console", {"text": "x", "idempotency_key": ""}, 400, "idempotency_key"),
 )
+
+
 async def test_what_cannot_be_stored_is_said_as_by_the_gateway(
-    world: World, dm: str, body: dict[str, str], status: int, words: str
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    answer = await world.post(f"/v1/dms/{dm}/messages", json=body)
-    assert answer.status_code == status and words in answer.json()["detail"]
-    assert await world.database.fetchval("SELECT count(*) FROM choir_control.inbox") == 0
+    for dm, body, status, words in NOT_TO_STORE:
+        with subtests.test(words):
+            answer = await world.post(f"/v1/dms/{dm}/messages", json=body)
+            assert answer.status_code == status and words in answer.json()["detail"]
+            assert await world.database.fetchval("SELECT count(*) FROM choir_control.inbox") == 0
 
 
 async def test_a_message_with_files_is_passed_on_and_its_answer_back(
@@ -201,12 +202,13 @@ async def hanging_gateway(world: World) -> AsyncIterator[None]:
 
 
 @pytest.mark.usefixtures("hanging_gateway")
-@pytest.mark.parametrize("what", ["events", "messages"])
-async def test_a_gateway_that_hangs_is_named(world: World, what: str) -> None:
-    async with asyncio.timeout(60):
-        answer = await world.get(f"/v1/dms/console/{what}", timeout=60)
-    assert answer.status_code == 504 and answer.headers["retry-after"]
-    assert "does not respond" in answer.json()["detail"]
+async def test_a_gateway_that_hangs_is_named(world: World, subtests: pytest.Subtests) -> None:
+    for what in ("events", "messages"):
+        with subtests.test(what):
+            async with asyncio.timeout(60):
+                answer = await world.get(f"/v1/dms/console/{what}", timeout=60)
+            assert answer.status_code == 504 and answer.headers["retry-after"]
+            assert "does not respond" in answer.json()["detail"]
 
 
 @pytest.mark.usefixtures("hanging_gateway")

@@ -53,18 +53,22 @@ async def test_memory_gets_the_prompts_of_the_file_and_the_repository(
     assert shown["memory_prompts"]["extraction"]["file"] == "identity/facts.md"
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [("identity/none.md", "There is no file"), ("identity", "agents.main.memory_prompts")],
+MISSING = (
+    ("identity/none.md", "There is no file"),
+    ("identity", "agents.main.memory_prompts"),
 )
+
+
 async def test_a_prompt_file_that_is_missing_stages_nothing(
-    world: World, own: GitRepository, file: str, said: str
+    world: World, own: GitRepository, subtests: pytest.Subtests
 ) -> None:
-    use(world, own, file)
-    answer = await world.post("/v1/config/load")
-    assert answer.status_code == 400 and said in answer.text
-    assert "memory_prompts.extraction.file" in answer.text
-    assert await read_prompts(world) == {}
+    for file, said in MISSING:
+        with subtests.test(file):
+            use(world, own, file)
+            answer = await world.post("/v1/config/load")
+            assert answer.status_code == 400 and said in answer.text
+            assert "memory_prompts.extraction.file" in answer.text
+            assert await read_prompts(world) == {}
 
 
 async def test_an_agent_without_a_repository_can_name_no_file(world: World) -> None:

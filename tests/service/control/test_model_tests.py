@@ -69,31 +69,23 @@ async def test_a_model_that_works_is_called_once_with_a_tool_and_charged_to_no_a
     assert [line.group for line in (await costs(tested, by="agent")).lines] == [""]
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("wrong", "choirctl secret set tg"),
-        ("away", "http://127.0.0.1:1/v1 does not answer"),
-        # tests/unit/choirctl/test_model_check.py has the words for each failure
-        pytest.param(
-            "unset",
-            "its key is not set. Store it: `choirctl secret set other-key`",
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
-            "unknown",
-            "There is no model of that name at this address",
-            marks=pytest.mark.nightly,
-        ),
-    ],
+TOLD = (
+    ("wrong", "choirctl secret set tg"),
+    ("away", "http://127.0.0.1:1/v1 does not answer"),
+    ("unset", "its key is not set. Store it: `choirctl secret set other-key`"),
+    ("unknown", "There is no model of that name at this address"),
 )
+
+
 async def test_a_model_that_does_not_work_is_told_with_what_mends_it(
-    tested: World, name: str, told: str
+    tested: World, subtests: pytest.Subtests
 ) -> None:
-    shown = await call(tested, name)
-    assert (shown["outcome"], shown["answered"]) == ("fail", False)
-    assert told in shown["detail"]
-    assert (await costs(tested)).total.calls == 0
+    for name, told in TOLD:
+        with subtests.test(name):
+            shown = await call(tested, name)
+            assert (shown["outcome"], shown["answered"]) == ("fail", False)
+            assert told in shown["detail"]
+            assert (await costs(tested)).total.calls == 0
 
 
 async def test_a_model_is_tested_once_at_a_time(tested: World, provider: OpenAi) -> None:

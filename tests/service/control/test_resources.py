@@ -69,18 +69,19 @@ async def test_a_start_leases_every_exclusive_resource(rich: World) -> None:
     assert {kind: shown[kind] for kind in OF_ONE} == OF_ONE
 
 
-@pytest.mark.parametrize(("kind", "name"), sorted(OF_ONE.items()))
 async def test_a_start_that_wants_one_taken_resource_gets_none(
-    rich: World, kind: str, name: str
+    rich: World, subtests: pytest.Subtests
 ) -> None:
-    refused = await start_other(rich, **{kind: name})
-    assert refused.status_code == 409
-    said = refused.json()["detail"]
-    assert f"{kind}:{name} is in use by agent main" in said
-    assert "choirctl agent stop main" in said and f"--{kind.replace('_', '-')}" in said
-    assert await leases(rich) == ALL_OF_MAIN
     count = "SELECT count(*) FROM choir_control.sessions WHERE agent_id = 'other'"
-    assert await rich.database.fetchval(count) == 0
+    for kind, name in sorted(OF_ONE.items()):
+        with subtests.test(kind):
+            refused = await start_other(rich, **{kind: name})
+            assert refused.status_code == 409
+            said = refused.json()["detail"]
+            assert f"{kind}:{name} is in use by agent main" in said
+            assert "choirctl agent stop main" in said and f"--{kind.replace('_', '-')}" in said
+            assert await leases(rich) == ALL_OF_MAIN
+            assert await rich.database.fetchval(count) == 0
 
 
 async def test_shared_resources_are_had_by_several(rich: World) -> None:

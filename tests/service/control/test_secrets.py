@@ -54,28 +54,29 @@ async def test_a_running_agent_is_told_and_fetches_the_new_value(
     assert beat["config_version_latest"] == done["version"] == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "mode", "status"),
-    [
-        (None, 0, 404),
-        ('{"key": "%s"}', 0o644, 403),
-        ('{"key": "%s"', 0o600, 400),
-        ('{"key": ["%s"]}', 0o600, 400),
-        ('["%s"]', 0o600, 400),
-    ],
+UNFIT = (
+    (None, 0, 404),
+    ('{"key": "%s"}', 0o644, 403),
+    ('{"key": "%s"', 0o600, 400),
+    ('{"key": ["%s"]}', 0o600, 400),
+    ('["%s"]', 0o600, 400),
 )
+
+
 async def test_a_file_that_does_not_fit_changes_nothing_and_is_not_quoted(
-    world: World, agent: AgentHand, text: str | None, mode: int, status: int
+    world: World, agent: AgentHand, subtests: pytest.Subtests
 ) -> None:
-    if text is not None:
-        path = world.settings.secrets_json
-        path.write_text(text % NEW_KEY)
-        path.chmod(mode)
-    refused = await world.post("/v1/secrets/apply")
-    assert refused.status_code == status, refused.text
-    assert "secrets.json" in refused.json()["detail"] and NEW_KEY not in refused.text
-    assert await key_of(agent) == MODEL_KEY
-    assert (await world.get("/v1/config")).json()["version"] == 1
+    for text, mode, status in UNFIT:
+        with subtests.test(text=text, mode=mode):
+            if text is not None:
+                path = world.settings.secrets_json
+                path.write_text(text % NEW_KEY)
+                path.chmod(mode)
+            refused = await world.post("/v1/secrets/apply")
+            assert refused.status_code == status, refused.text
+            assert "secrets.json" in refused.json()["detail"] and NEW_KEY not in refused.text
+            assert await key_of(agent) == MODEL_KEY
+            assert (await world.get("/v1/config")).json()["version"] == 1
 
 
 async def test_without_a_database_nothing_is_swapped(world: World, agent: AgentHand) -> None:

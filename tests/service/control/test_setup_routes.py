@@ -61,23 +61,24 @@ async def test_of_two_edits_of_one_text_the_second_is_refused(world: World) -> N
     assert [it.name for it in world.home.glob(".config.json*")] == []
 
 
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (lambda text: text.rstrip()[:-1], "line 1"),
-        (lambda text: "[]", "config.json"),
-        (lambda text: changed(text, summary_timeout=1), "unknown setting"),
-        (lambda text: changed(text, heartbeat_interval_ms="soon"), "heartbeat_interval_ms"),
-        (lambda text: changed(text, workspaces={}), "agents.main.defaults.workspace"),
-    ],
+UNUSABLE = (
+    (lambda text: text.rstrip()[:-1], "line 1"),
+    (lambda text: "[]", "config.json"),
+    (lambda text: changed(text, summary_timeout=1), "unknown setting"),
+    (lambda text: changed(text, heartbeat_interval_ms="soon"), "heartbeat_interval_ms"),
+    (lambda text: changed(text, workspaces={}), "agents.main.defaults.workspace"),
 )
+
+
 async def test_a_text_that_is_not_usable_is_refused_with_its_place_and_changes_nothing(
-    world: World, make: Any, told: str
+    world: World, subtests: pytest.Subtests
 ) -> None:
     before = await read(world)
-    refused = await write(world, make(before["text"]), before["digest"])
-    assert refused.status_code == 400 and told in refused.json()["detail"], refused.text
-    assert world.settings.config_file.read_text() == before["text"]
+    for make, told in UNUSABLE:
+        with subtests.test(told):
+            refused = await write(world, make(before["text"]), before["digest"])
+            assert refused.status_code == 400 and told in refused.json()["detail"], refused.text
+            assert world.settings.config_file.read_text() == before["text"]
 
 
 async def test_the_line_of_each_fault_is_told(world: World) -> None:
@@ -88,23 +89,25 @@ async def test_the_line_of_each_fault_is_told(world: World) -> None:
     assert f"line {line}, heartbeat_interval_ms: " in refused.json()["detail"]
 
 
-@pytest.mark.parametrize("is_escaped", [False, True])
 async def test_a_secrets_value_is_neither_stored_in_nor_read_from_the_file(
-    world: World, is_escaped: bool
+    world: World, subtests: pytest.Subtests
 ) -> None:
     before = await read(world)
-    config = json.loads(before["text"])
-    config["models"]["default"]["secret"] = MODEL_KEY
-    text = json.dumps(config)
-    if is_escaped:
-        text = text.replace(MODEL_KEY, f"\\u{ord(MODEL_KEY[0]):04x}{MODEL_KEY[1:]}")
-    refused = await write(world, text, before["digest"])
-    assert refused.status_code == 400 and "'key'" in refused.json()["detail"]
-    assert MODEL_KEY not in refused.text
-    assert world.settings.config_file.read_text() == before["text"]
-    world.settings.config_file.write_text(text)
-    hidden = await world.get("/v1/config/file")
-    assert hidden.status_code == 400 and MODEL_KEY not in hidden.text
+    for is_escaped in (False, True):
+        with subtests.test(is_escaped=is_escaped):
+            world.settings.config_file.write_text(before["text"])
+            config = json.loads(before["text"])
+            config["models"]["default"]["secret"] = MODEL_KEY
+            text = json.dumps(config)
+            if is_escaped:
+                text = text.replace(MODEL_KEY, f"\\u{ord(MODEL_KEY[0]):04x}{MODEL_KEY[1:]}")
+            refused = await write(world, text, before["digest"])
+            assert refused.status_code == 400 and "'key'" in refused.json()["detail"]
+            assert MODEL_KEY not in refused.text
+            assert world.settings.config_file.read_text() == before["text"]
+            world.settings.config_file.write_text(text)
+            hidden = await world.get("/v1/config/file")
+            assert hidden.status_code == 400 and MODEL_KEY not in hidden.text
 
 
 async def test_a_link_to_the_file_stays_a_link(world: World) -> None:

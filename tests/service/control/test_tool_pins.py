@@ -74,18 +74,19 @@ async def test_tools_are_approved_once_and_each_change_asks_again(
     assert (await ask(agent, "c6", more)).status == "pending"
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        definitions("x", server="private"),
-        definitions("x", server="unknown"),
-        definitions("x", command=["another-program"]),
-        definitions("x", surprise="field"),
-        definitions("x", content_tools=["choir.exec"]),
-    ],
+REFUSED = (
+    definitions("x", server="private"),
+    definitions("x", server="unknown"),
+    definitions("x", command=["another-program"]),
+    definitions("x", surprise="field"),
+    definitions("x", content_tools=["choir.exec"]),
 )
+
+
 async def test_an_agent_asks_only_for_servers_that_are_configured_for_it(
-    agent: AgentHand, payload: JsonObject
+    agent: AgentHand, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(InvalidRequest):
-        await ask(agent, "c1", payload)
+    for payload in REFUSED:
+        with subtests.test(payload=payload):
+            with pytest.raises(InvalidRequest):
+                await ask(agent, "c1", payload)
