@@ -76,8 +76,8 @@ async def launch(command: Command, log: ChildLog) -> Process:
         os.close(output)
 
 
-class ServiceForks:
-    """Starts services as forks of a process that has their modules; see `service_fork_server`."""
+class ServiceLauncher:
+    """Launcher of services as forks of a process that has their modules; see `service_fork_server`."""
 
     def __init__(self) -> None:
         command = (*PYTHON, "choir_local.service_fork_server")

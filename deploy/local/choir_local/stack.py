@@ -28,7 +28,7 @@ from choir_local.bus_users import service_users
 from choir_local.bytecode import compile_imports_of_agents
 from choir_local.config_values import own_transcription, read_config
 from choir_local.home import Home
-from choir_local.launch import ServiceForks
+from choir_local.launch import ServiceLauncher
 from choir_local.model_choice import ModelChoice, choose_model
 from choir_local.model_record import (
     configured_model,
@@ -75,7 +75,7 @@ class Stack:
         self._settings = settings
         self._observer = observer
         self._services = services
-        self._forks = ServiceForks()
+        self._forks = ServiceLauncher()
         self._supervisor: Supervisor | None = None
         self._setup: StackSetup | None = None
         self._stop_wanted = False

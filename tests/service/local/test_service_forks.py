@@ -14,7 +14,7 @@ import pytest
 from choir_common.forks.client import ChildProcess
 from choir_common.http.probe import UNIX, send_probe
 from choir_local.child_log import ChildLog
-from choir_local.launch import PYTHON, Command, ServiceForks, clean_environment, launch
+from choir_local.launch import PYTHON, Command, ServiceLauncher, clean_environment, launch
 from choir_local.orphans import adopting_orphans
 from tests.support.home import make_short_directory
 from tests.support.kernel_facts import describe
@@ -39,10 +39,10 @@ def home() -> Path:
 
 
 @pytest.fixture
-async def forks(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ServiceForks]:
+async def forks(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ServiceLauncher]:
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     with adopting_orphans():
-        forks = ServiceForks()
+        forks = ServiceLauncher()
         await forks.preload()
         yield forks
         await forks.close()
@@ -80,7 +80,7 @@ async def end(process: ChildProcess) -> None:
 
 
 async def test_a_fork_is_as_a_service_with_an_interpreter_of_its_own(
-    forks: ServiceForks, home: Path
+    forks: ServiceLauncher, home: Path
 ) -> None:
     log = ChildLog(home / "egress.log")
     facts = []
@@ -95,7 +95,7 @@ async def test_a_fork_is_as_a_service_with_an_interpreter_of_its_own(
 
 
 async def test_a_descriptor_keeps_the_number_that_the_arguments_name(
-    forks: ServiceForks, home: Path
+    forks: ServiceLauncher, home: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         fd = listening.fileno()
@@ -111,7 +111,7 @@ async def test_a_descriptor_keeps_the_number_that_the_arguments_name(
 
 
 async def test_the_server_has_one_thread_and_no_key_of_the_supervisor(
-    forks: ServiceForks, home: Path
+    forks: ServiceLauncher, home: Path
 ) -> None:
     process = await forks.launch(egress(home), ChildLog(home / "egress.log"))
     await started(process, home)
@@ -130,7 +130,7 @@ async def test_no_module_holds_what_two_services_must_not_share() -> None:
 
 
 async def test_without_the_server_a_service_loads_its_own_modules_and_says_so(
-    forks: ServiceForks, home: Path
+    forks: ServiceLauncher, home: Path
 ) -> None:
     server = find_server()
     server.send_signal(signal.SIGSTOP)
