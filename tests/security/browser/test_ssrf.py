@@ -27,9 +27,8 @@ WORDS = "<p>harmless words, and enough of them to be taken for a page</p>"
 VISITORS = 4
 NAMES = (*PAGES, *HEADS)
 EVERY_VECTOR = bool(os.environ.get("CHOIR_TEST_EVERY_VECTOR"))
-# All by night; by day every other one, and every third without the guard: that they would reach a trap does
-# not change with our code.
-GUARDED = NAMES if EVERY_VECTOR else NAMES[::2]
+# All by night; by day every fourth.
+GUARDED = NAMES if EVERY_VECTOR else NAMES[::4]
 UNGUARDED = NAMES if EVERY_VECTOR else NAMES[::3]
 # Some need what no test has, a second gesture or another protocol.
 MOSTLY = 0.6
