@@ -337,7 +337,7 @@ async def test_hostile_texts_of_a_session_run_nothing_and_are_shown(cockpit: Coc
             break
         await more.click()
         await expect(page.locator(".log-groups")).to_have_attribute("aria-busy", "false")
-    assert await groups.count() > 0.8 * len(texts)
+    assert await groups.count() > 0.7 * len(texts)
     newest = groups.first.locator(".log-group-head mark")
     await expect(newest).to_contain_text("U+202E")
     # all content of the newest groups, with what the calls were given and returned

@@ -342,7 +342,7 @@ async def test_hostile_texts_names_and_labels_run_nothing(place: Place) -> None:
     )
     assert await messages.locator(forbidden).count() == 0
     addresses = await messages.locator("a").evaluate_all("all => all.map((it) => it.protocol)")
-    assert set(addresses) <= {"http:", "https:", "mailto:"} and len(addresses) > 10
+    assert set(addresses) <= {"http:", "https:", "mailto:"} and len(addresses) > 5
     handlers = await messages.evaluate(
         "it => [...it.querySelectorAll('*')].flatMap((e) => e.getAttributeNames()).filter("
         "(name) => name.startsWith('on')).length"
