@@ -54,7 +54,7 @@ nightly: install ## run the long tests: a million random steps each of locks, sk
 	@CHOIR_HOOK_KILLS=200 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_hook_kills.py
 	@CHOIR_SCHEDULE_KILLS=200 CHOIR_SCHEDULE_STACK_KILLS=20 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_schedule_kills.py tests/faults/test_schedule_stack_kills.py
 	@CHOIR_TEST_OUTAGE_S=600 $(BIN)/pytest -m "" -s --timeout=0 tests/faults/test_provider_outage.py
-	@CHOIR_TEST_EVERY_LOOK=1 $(BIN)/pytest -m "" --timeout=0 tests/journey/test_web_chat.py tests/journey/test_web_connect.py tests/journey/test_web_log.py tests/journey/test_web_memory.py tests/journey/test_web_now.py tests/journey/test_web_setup.py
+	@CHOIR_TEST_EVERY_LOOK=1 $(BIN)/pytest -m "" --timeout=0 tests/journey/test_web_chat.py tests/journey/test_web_connect.py tests/journey/test_web_log.py tests/journey/test_web_memory.py tests/journey/test_web_now.py tests/journey/test_web_page.py tests/journey/test_web_setup.py
 	@CHOIR_KILLS=20 $(BIN)/pytest -m "" --timeout=0 tests/faults/test_kill.py tests/faults/test_kill_jobs.py tests/journey/test_family.py
 	@CHOIR_TEST_EVERY_VECTOR=1 CHOIR_TEST_RUNAWAY_ROUNDS=5 $(BIN)/pytest -m "" --timeout=0 tests/security/browser/test_ssrf.py tests/security/browser/test_isolation.py
 	@CHOIR_TEST_EVERY_HOST=1 $(BIN)/pytest -m "" --timeout=0 tests/security/runtimes/test_call_domains.py tests/security/runtimes/test_confined_services.py tests/security/runtimes/test_shared_user.py

@@ -115,15 +115,15 @@ async def mark_texts(route: Route) -> None:
 
 
 async def test_what_the_server_says_is_german_in_a_german_page(cockpit: Cockpit) -> None:
-    context = await open_context(cockpit.browser, locale="de-DE")
-    page = (await open_tab(context, f"{cockpit.stack.url}/web/")).page
+    state = await cockpit.context.storage_state()
+    context = await open_context(cockpit.browser, storage_state=state, locale="de-DE")
+    await context.clear_cookies()
+    page = (await open_tab(context, f"{cockpit.stack.url}/web/#/approvals/appr_nichts")).page
     await page.get_by_label("Betreiber-Token").fill("falsch")
     await page.get_by_role("button", name="Anmelden").click()
     await expect(page.get_by_role("alert")).to_have_text("Das Betreiber-Token ist falsch.")
-    await context.close()
-    state = await cockpit.context.storage_state()
-    context = await open_context(cockpit.browser, storage_state=state, locale="de-DE")
-    page = (await open_tab(context, f"{cockpit.stack.url}/web/#/approvals/appr_nichts")).page
+    await context.add_cookies(state["cookies"])  # type: ignore[arg-type]
+    await page.reload()
     await expect(page.get_by_role("alert")).to_contain_text("Es gibt keine Anfrage 'appr_nichts'.")
     # without a translation, its own words are shown as such
     await page.route(
@@ -166,7 +166,7 @@ async def test_german_views_have_no_english_words(cockpit: Cockpit) -> None:
         await expect(page.get_by_text("Wird geladen")).to_have_count(0)
         heads = page.locator(".log-group-head[aria-expanded=false]")
         while await heads.count():
-            await heads.first.click()
+            await heads.evaluate_all("all => all.forEach((it) => it.click())")
         texts = await page.evaluate(READ_WORDS)
         assert len([text for text in texts if "⟦" in text]) > 10, place
         rest = [re.sub("⟦[^⟧]*⟧", " ", text) for text in texts]

@@ -102,7 +102,7 @@ LINKS = (
 
 
 def xss_corpus() -> Iterator[str]:
-    """Yield the texts: each payload in two contexts in turn, and the links."""
+    """Yield the texts: each payload in four contexts, one after the other, and the links."""
     for number, payload in enumerate(PAYLOADS):
         for step in range(4):
             context = CONTEXTS[(number + step * 3) % len(CONTEXTS)]

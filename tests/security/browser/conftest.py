@@ -28,12 +28,12 @@ async def trap() -> AsyncIterator[Trap]:
         yield opened
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def resolver() -> FlippingResolver:
     return FlippingResolver()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def make_rooms(resolver: FlippingResolver) -> MakeRooms:
     if shutil.which("chromium") is None:
         pytest.skip("CHROMIUM IS NOT INSTALLED: the guard is not tested against a real browser")

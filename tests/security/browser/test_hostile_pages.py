@@ -19,7 +19,7 @@ SERVED_WITHIN_S = 120
 # The limit on traffic has a test of its own; here it would refuse pages that come after a flood.
 NO_TRAFFIC_LIMIT_MB = 1_000_000
 # A browser of its own for each, so that none suffers from all.
-PARTS = 10
+PARTS = 20
 # What a page may leave behind: with agents, spares and Chromium's own there are about ten.
 MOST_PROCESSES = 40
 

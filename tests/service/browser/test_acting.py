@@ -46,7 +46,7 @@ DONE = "<p id=p></p><script>p.textContent='got '+location.search</script>"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared() -> AsyncIterator[Surfer]:
-    async with surfing() as opened:
+    async with surfing(BrowserSettings(browser_max_tabs=3)) as opened:
         yield opened
 
 
@@ -181,31 +181,30 @@ async def test_a_long_page_is_read_in_parts_and_by_what_is_on_the_screen(surfer:
     assert "Line 3 of" in (await surfer.do(Scroll(to="top"))).text
 
 
-async def test_a_press_opens_a_tab_a_script_does_not_and_there_is_a_bound() -> None:
-    async with surfing(BrowserSettings(browser_max_tabs=3)) as surfer:
-        dress(surfer)
-        surfer.site.paths["/pop"] = html(
-            "<script>for(let i=0;i<50;i++)open('/other')</script>"
-            "<a href=/other target=_blank>new one</a>"
-            "<button onclick=\"for(let i=0;i<50;i++)open('/other')\">storm</button>"
-        )
-        await surfer.open("/pop")
-        assert len((await surfer.do(Tabs())).tabs) == 1
-        newer = await surfer.do(Click(ref=surfer.ref("new one")))
-        assert "the other page is here" in newer.text and newer.tab != 1
-        listed = await surfer.do(Tabs(do="switch", tab=1))
-        assert [tab.current for tab in listed.tabs] == [True, False]
-        await surfer.do(ReadPage())
-        await surfer.do(Click(ref=surfer.ref("storm")))
-        assert len((await surfer.do(Tabs())).tabs) <= 3
-        while len((await surfer.do(Tabs())).tabs) < 3:
-            await surfer.do(Tabs(do="new"))
-        with pytest.raises(Conflict, match="3 tabs"):
-            await surfer.do(Tabs(do="new"))
-        await surfer.do(Tabs(do="close", tab=1))
-        assert 1 not in [tab.tab for tab in (await surfer.do(Tabs())).tabs]
-        with pytest.raises(NotFound, match="no tab 1"):
-            await surfer.do(Tabs(do="switch", tab=1))
+async def test_a_press_opens_a_tab_a_script_does_not_and_there_is_a_bound(surfer: Surfer) -> None:
+    dress(surfer)
+    surfer.site.paths["/pop"] = html(
+        "<script>for(let i=0;i<50;i++)open('/other')</script>"
+        "<a href=/other target=_blank>new one</a>"
+        "<button onclick=\"for(let i=0;i<50;i++)open('/other')\">storm</button>"
+    )
+    await surfer.open("/pop")
+    assert len((await surfer.do(Tabs())).tabs) == 1
+    newer = await surfer.do(Click(ref=surfer.ref("new one")))
+    assert "the other page is here" in newer.text and newer.tab != 1
+    listed = await surfer.do(Tabs(do="switch", tab=1))
+    assert [tab.current for tab in listed.tabs] == [True, False]
+    await surfer.do(ReadPage())
+    await surfer.do(Click(ref=surfer.ref("storm")))
+    assert len((await surfer.do(Tabs())).tabs) <= 3
+    while len((await surfer.do(Tabs())).tabs) < 3:
+        await surfer.do(Tabs(do="new"))
+    with pytest.raises(Conflict, match="3 tabs"):
+        await surfer.do(Tabs(do="new"))
+    await surfer.do(Tabs(do="close", tab=1))
+    assert 1 not in [tab.tab for tab in (await surfer.do(Tabs())).tabs]
+    with pytest.raises(NotFound, match="no tab 1"):
+        await surfer.do(Tabs(do="switch", tab=1))
 
 
 async def test_lanes_of_one_agent_have_tabs_of_their_own_and_one_cookie_jar(surfer: Surfer) -> None:
@@ -220,23 +219,20 @@ async def test_lanes_of_one_agent_have_tabs_of_their_own_and_one_cookie_jar(surf
     assert (await job.do(ReadPage())).text == "set"
 
 
-async def test_a_tab_that_hangs_or_crashes_is_replaced_and_cookies_stay() -> None:
-    async with surfing() as surfer:
-        dress(surfer)
-        kind = "Content-Type: text/html"
-        surfer.site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=me; Path=/", kind))
-        surfer.site.paths["/who"] = html(
-            "<p id=p></p><script>p.textContent=document.cookie</script>"
-        )
-        surfer.site.paths["/hang"] = html("<button onclick='for(;;);'>Hang</button>")
-        await surfer.open("/set")
-        await surfer.open("/hang")
-        with pytest.raises(DeadlineExceeded, match="its tab was closed"):
-            await surfer.do(Click(ref=surfer.ref("Hang")), within_s=4)
-        with pytest.raises(NotFound, match="`open` one first"):
-            await surfer.do(ReadPage())
-        await surfer.open("/other")
-        kill_renderers()
-        with pytest.raises(Unavailable, match="crashed"):
-            await surfer.do(ReadPage())
-        assert "who=me" in (await surfer.open("/who")).text
+async def test_a_tab_that_hangs_or_crashes_is_replaced_and_cookies_stay(surfer: Surfer) -> None:
+    dress(surfer)
+    kind = "Content-Type: text/html"
+    surfer.site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=me; Path=/", kind))
+    surfer.site.paths["/who"] = html("<p id=p></p><script>p.textContent=document.cookie</script>")
+    surfer.site.paths["/hang"] = html("<button onclick='for(;;);'>Hang</button>")
+    await surfer.open("/set")
+    await surfer.open("/hang")
+    with pytest.raises(DeadlineExceeded, match="its tab was closed"):
+        await surfer.do(Click(ref=surfer.ref("Hang")), within_s=4)
+    with pytest.raises(NotFound, match="`open` one first"):
+        await surfer.do(ReadPage())
+    await surfer.open("/other")
+    kill_renderers()
+    with pytest.raises(Unavailable, match="crashed"):
+        await surfer.do(ReadPage())
+    assert "who=me" in (await surfer.open("/who")).text

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from choir_browser.settings import BrowserSettings
 from choir_common.bus.client import Bus
@@ -23,8 +24,8 @@ from choir_common.wire.browser import (
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.agents.host_tools.browse import ArtifactDownload, BrowseTool
 from choir_control.log.leases.store import Lease
-from tests.security.browser.web import Answer, html, open_site, redirect
-from tests.service.browser.acting import surfing
+from tests.security.browser.web import Answer, Site, html, open_site, redirect
+from tests.service.browser.acting import Surfer, surfing
 from tests.support.bus import BUS_KEY
 from tests.support.chromium import needs_chromium
 from tests.support.service_process import (
@@ -33,7 +34,7 @@ from tests.support.service_process import (
     service_process,
 )
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 
 RED = '<body style="margin:0;background:#ff0000"><div style="height:3000px">tall</div><b id=x>x</b>'
 FILE = bytes(range(256)) * 2_000
@@ -59,80 +60,102 @@ def size_of(png: bytes) -> tuple[int, int]:
     return width, height
 
 
-async def test_a_picture_is_taken_of_the_screen_the_page_and_one_thing() -> None:
-    async with surfing() as surfer:
-        surfer.site.paths["/"] = html(f"{RED}<button style='width:200px;height:50px'>Big</button>")
-        await surfer.open("/")
-        screen = await surfer.do(Screenshot())
-        assert screen.blob is not None
-        assert (screen.blob.name, screen.blob.mime) == ("127.0.0.1.png", "image/png")
-        width, height = size_of(surfer.bytes_of(screen))
-        whole = surfer.bytes_of(await surfer.do(Screenshot(full=True)))
-        assert size_of(whole)[0] == width and size_of(whole)[1] > 3_000 > height
-        button = await surfer.do(Screenshot(ref=surfer.ref("Big")))
-        assert size_of(surfer.bytes_of(button)) == (200, 50)
-        with pytest.raises(NotFound):
-            surfer.bytes_of(button)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[Surfer]:
+    async with surfing(BrowserSettings(browser_max_file_mb=1)) as opened:
+        yield opened
 
 
-async def test_a_file_is_fetched_by_address_link_and_button_with_the_cookies_of_the_page() -> None:
-    async with surfing() as surfer:
-        site = surfer.site
-        kind = "Content-Type: text/html"
-        page = (
-            b"<a href=/moved>Report</a><form action=/file method=post><button>Make</button></form>"
-        )
-        site.paths["/"] = Answer(page, headers=("Set-Cookie: who=me; Path=/", kind))
-        site.paths["/moved"] = redirect("/file")
-        site.paths["/file"] = Answer(FILE, headers=ATTACHED)
-        site.paths["/shown"] = html("<p>not attached, and still a file</p>")
-        await surfer.open("/")
-        for action in (
-            Download(ref=surfer.ref("Report")),
-            Download(ref=surfer.ref("Make")),
-            Download(url=f"{site.url}/file"),
-        ):
-            got = await surfer.do(action)
-            assert got.blob is not None
-            assert (got.blob.name, got.blob.mime) == ("my_report.pdf", "application/pdf")
-            assert got.url == f"{site.url}/file" and surfer.bytes_of(got) == FILE
-            assert "who=me" in site.requests[-1]
-        shown = await surfer.do(Download(url=f"{site.url}/shown"))
-        assert shown.blob is not None and shown.blob.name == "shown.html"
-        assert b"still a file" in surfer.bytes_of(shown)
-        with pytest.raises(InvalidRequest, match="returned status 404"):
-            await surfer.do(Download(url=f"{site.url}/none"))
-        with pytest.raises(InvalidRequest, match="either"):
-            await surfer.do(Download())
-        site.paths["/inside"] = redirect("http://10.0.0.1/secret")
-        with pytest.raises(Forbidden, match="CHOIR_BROWSER_ALLOW"):
-            await surfer.do(Download(url=f"{site.url}/inside"))
-        with pytest.raises(Forbidden):
-            await surfer.do(Download(url="file:///etc/passwd"))
+@pytest_asyncio.fixture(loop_scope="module")
+async def surfer(shared: Surfer) -> AsyncIterator[Surfer]:
+    """An agent that has no context yet, in the browser that these tests share."""
+    shared.site.paths.clear()
+    shared.site.requests.clear()
+    yield Surfer(shared.rooms, shared.site)
+    await shared.rooms.close("main")
 
 
-async def test_a_file_larger_than_allowed_is_cut_off_whether_announced_or_not() -> None:
-    async with surfing(BrowserSettings(browser_max_file_mb=1)) as surfer:
-        surfer.site.paths["/large"] = Answer(b"x" * 3_000_000, headers=ATTACHED)
-        with pytest.raises(TooLarge, match="1 MB"):
-            await surfer.do(Download(url=f"{surfer.site.url}/large"))
-        surfer.site.paths["/ok"] = html("<p>still at work</p>")
-        assert "still at work" in (await surfer.open("/ok")).text
+async def test_a_picture_is_taken_of_the_screen_the_page_and_one_thing(surfer: Surfer) -> None:
+    surfer.site.paths["/"] = html(f"{RED}<button style='width:200px;height:50px'>Big</button>")
+    await surfer.open("/")
+    screen = await surfer.do(Screenshot())
+    assert screen.blob is not None
+    assert (screen.blob.name, screen.blob.mime) == ("127.0.0.1.png", "image/png")
+    width, height = size_of(surfer.bytes_of(screen))
+    whole = surfer.bytes_of(await surfer.do(Screenshot(full=True)))
+    assert size_of(whole)[0] == width and size_of(whole)[1] > 3_000 > height
+    button = await surfer.do(Screenshot(ref=surfer.ref("Big")))
+    assert size_of(surfer.bytes_of(button)) == (200, 50)
+    with pytest.raises(NotFound):
+        surfer.bytes_of(button)
 
 
-@pytest.fixture
-async def worker() -> AsyncIterator[ServiceProcess]:
+async def test_a_file_is_fetched_by_address_link_and_button_with_the_cookies_of_the_page(
+    surfer: Surfer,
+) -> None:
+    site = surfer.site
+    kind = "Content-Type: text/html"
+    page = b"<a href=/moved>Report</a><form action=/file method=post><button>Make</button></form>"
+    site.paths["/"] = Answer(page, headers=("Set-Cookie: who=me; Path=/", kind))
+    site.paths["/moved"] = redirect("/file")
+    site.paths["/file"] = Answer(FILE, headers=ATTACHED)
+    site.paths["/shown"] = html("<p>not attached, and still a file</p>")
+    await surfer.open("/")
+    for action in (
+        Download(ref=surfer.ref("Report")),
+        Download(ref=surfer.ref("Make")),
+        Download(url=f"{site.url}/file"),
+    ):
+        got = await surfer.do(action)
+        assert got.blob is not None
+        assert (got.blob.name, got.blob.mime) == ("my_report.pdf", "application/pdf")
+        assert got.url == f"{site.url}/file" and surfer.bytes_of(got) == FILE
+        assert "who=me" in site.requests[-1]
+    shown = await surfer.do(Download(url=f"{site.url}/shown"))
+    assert shown.blob is not None and shown.blob.name == "shown.html"
+    assert b"still a file" in surfer.bytes_of(shown)
+    with pytest.raises(InvalidRequest, match="returned status 404"):
+        await surfer.do(Download(url=f"{site.url}/none"))
+    with pytest.raises(InvalidRequest, match="either"):
+        await surfer.do(Download())
+    site.paths["/inside"] = redirect("http://10.0.0.1/secret")
+    with pytest.raises(Forbidden, match="CHOIR_BROWSER_ALLOW"):
+        await surfer.do(Download(url=f"{site.url}/inside"))
+    with pytest.raises(Forbidden):
+        await surfer.do(Download(url="file:///etc/passwd"))
+
+
+async def test_a_file_larger_than_allowed_is_cut_off_whether_announced_or_not(
+    surfer: Surfer,
+) -> None:
+    surfer.site.paths["/large"] = Answer(b"x" * 3_000_000, headers=ATTACHED)
+    with pytest.raises(TooLarge, match="1 MB"):
+        await surfer.do(Download(url=f"{surfer.site.url}/large"))
+    surfer.site.paths["/ok"] = html("<p>still at work</p>")
+    assert "still at work" in (await surfer.open("/ok")).text
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def worker_site() -> AsyncIterator[Site]:
+    async with open_site() as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def worker(worker_site: Site) -> AsyncIterator[ServiceProcess]:
+    """One worker for the tests that ask it over the bus."""
     async with running_bus_server() as nats, service_process("choir_browser", nats.url) as process:
+        process.env["CHOIR_BROWSER_ALLOW"] = f"127.0.0.1:{worker_site.port}"
+        await process.start()
         yield process
         await process.stop()
 
 
 async def test_control_lays_pictures_and_downloads_into_the_workspace(
-    worker: ServiceProcess, tmp_path: Path
+    worker: ServiceProcess, worker_site: Site, tmp_path: Path
 ) -> None:
-    async with open_site() as site, Bus(worker.nats_url, BUS_KEY, "test") as bus:
-        worker.env["CHOIR_BROWSER_ALLOW"] = f"127.0.0.1:{site.port}"
-        await worker.start()
+    site = worker_site
+    async with Bus(worker.nats_url, BUS_KEY, "test") as bus:
         site.paths["/"] = html("<p>a page</p>")
         site.paths["/file"] = Answer(FILE, headers=ATTACHED)
         async with make_client(worker.endpoint) as door:
@@ -163,11 +186,10 @@ async def test_control_lays_pictures_and_downloads_into_the_workspace(
 
 
 async def test_the_door_gives_a_file_once_and_only_to_who_knows_its_name(
-    worker: ServiceProcess,
+    worker: ServiceProcess, worker_site: Site
 ) -> None:
-    async with open_site() as site, Bus(worker.nats_url, BUS_KEY, "test") as bus:
-        worker.env["CHOIR_BROWSER_ALLOW"] = f"127.0.0.1:{site.port}"
-        await worker.start()
+    site = worker_site
+    async with Bus(worker.nats_url, BUS_KEY, "test") as bus:
         site.paths["/file"] = Answer(FILE, headers=ATTACHED)
         page = await NatsBrowserClient(bus).browse(
             BrowseRequest(
