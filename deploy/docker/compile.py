@@ -5,12 +5,13 @@ corrects the file names in a copy when it loads it. The files never change, so t
 """
 
 import os
+import py_compile
 import shutil
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import cache_from_source
 from pathlib import Path
-from py_compile import PycInvalidationMode, PyCompileError, compile
+from py_compile import PycInvalidationMode, PyCompileError
 
 TOP = Path("/opt")
 
@@ -18,7 +19,7 @@ TOP = Path("/opt")
 def compile_file(source: Path) -> None:
     """Write the bytecode of a module; a file that is no valid module gets none, as in pip."""
     try:
-        compile(
+        py_compile.compile(
             str(source), doraise=True, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH
         )
     except PyCompileError:
