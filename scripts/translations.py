@@ -37,7 +37,8 @@ SOURCES = (
     "libs/choir_models/choir_models",
     "deploy/local/choir_local",
 )
-MODULE = "choir_common.i18n"
+MODULES = ("choir_common.i18n", "choir_common.confinement.words")
+"""Those that have the mark `_`."""
 TYPER_TEXTS = (
     "Arguments",
     "Commands",
@@ -85,7 +86,7 @@ def collect() -> Catalog:
     for folder in SOURCES:
         for path in sorted((ROOT / folder).rglob("*.py")):
             source = path.read_text()
-            if MODULE in source:
+            if any(module in source for module in MODULES):
                 for text in marked_texts(ast.parse(source)):
                     # without line numbers: a moved line is no change of the catalogue
                     template.add(text, locations=[(str(path.relative_to(ROOT)), 0)])
