@@ -17,6 +17,8 @@ MAX_LENGTH = 2_000
 MIN_WORDS = 2
 """Words of a template outside its fields: `{name}: {reason}` would match what nobody said."""
 MAX_DEPTH = 8
+MAX_LOOKUPS = 300
+"""Looks at the catalogue for one text, 0.2 ms each; what is left then stays as it is."""
 _WORD = re.compile(r"[A-Za-z']{2,}")
 _SEPARATORS = (
     re.compile(r"(\n)"),
@@ -52,14 +54,37 @@ class _Template:
         return len(_WORD.findall(" ".join(self.pieces))) >= MIN_WORDS
 
     @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        source, seen = "", set[str]()
+    def fields(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """Return the text before the first field, and each field with the text after it."""
+        start, fields = "", list[tuple[str, str]]()
         for text, name, _spec, _conversion in string.Formatter().parse(self.english):
-            source += re.escape(text)
+            if fields:
+                fields[-1] = (fields[-1][0], fields[-1][1] + text)
+            else:
+                start += text
             if name is not None:
-                source += f"(?P={name})" if name in seen else f"(?P<{name}>.*?)"
-                seen.add(name)
-        return re.compile(source, re.DOTALL)
+                fields.append((name, ""))
+        return start, tuple(fields)
+
+    def match(self, text: str) -> dict[str, str] | None:
+        """Return the values with which the template makes the text, the first ones as short as possible.
+
+        It never goes back, as a regular expression would: the text may be chosen to take long.
+        """
+        start, fields = self.fields
+        if not text.startswith(start):
+            return None
+        values: dict[str, str] = {}
+        place = len(start)
+        for number, (name, after) in enumerate(fields, 1):
+            is_last = number == len(fields)
+            end = len(text) - len(after) if is_last else text.find(after, place)
+            if end < place or not text.startswith(after, end):
+                return None
+            if values.setdefault(name, text[place:end]) != text[place:end]:
+                return None
+            place = end + len(after)
+        return values
 
     def fill(self, values: dict[str, str]) -> str:
         """Return the translation with values that are text already, so without their formats."""
@@ -74,11 +99,14 @@ class _Sentences:
         texts = list(catalogue_texts(language))
         self._exact = {english: text for english, text in texts if "{" not in english}
         templates = (_Template(english, text) for english, text in texts if "{" in english)
+        self._lookups = 0
         self._templates = [it for it in templates if it.is_sentence]
 
     def translate(self, text: str, depth: int = 0) -> str:
         core = text.strip()
-        if not core or depth > MAX_DEPTH:
+        if depth == 0:
+            self._lookups = 0
+        if not core or depth > MAX_DEPTH or self._lookups > MAX_LOOKUPS:
             return text
         sentence = self._whole(core, depth)
         if sentence is None:
@@ -88,19 +116,22 @@ class _Sentences:
     def _whole(self, text: str, depth: int) -> str | None:
         if text in self._exact:
             return self._exact[text]
-        matches = ((it, it.pattern.fullmatch(text)) for it in self._candidates(text))
+        self._lookups += 1
+        if self._lookups > MAX_LOOKUPS:
+            return None
+        matches = ((it, it.match(text)) for it in self._candidates(text))
         best = max(
-            ((it, match) for it, match in matches if match),
+            ((it, values) for it, values in matches if values is not None),
             key=lambda pair: pair[0].weight,
             default=None,
         )
         if best is None:
             return None
-        template, match = best
+        template, fields = best
         # a single word is a value, such as a name; only phrases are Choir's own
         values = {
             name: self.translate(value, depth + 1) if " " in value else value
-            for name, value in match.groupdict().items()
+            for name, value in fields.items()
         }
         return template.fill(values)
 

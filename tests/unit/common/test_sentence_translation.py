@@ -2,8 +2,9 @@
 
 import pytest
 
+from choir_common import sentence_translation
 from choir_common.i18n import LANGUAGES, Message, _, ngettext
-from choir_common.sentence_translation import MAX_LENGTH, translate_sentence
+from choir_common.sentence_translation import MAX_LENGTH, MAX_LOOKUPS, translate_sentence
 
 CGROUP = _("{base} has no controller {lacking}").format(base="/sys/fs/cgroup", lacking="memory")
 LIMITS = _(
@@ -47,6 +48,23 @@ def test_sentences_are_translated_one_by_one_and_unknown_ones_stay(separator: st
 )
 def test_what_choir_did_not_say_stays(text: str) -> None:
     assert {translate_sentence(text, it) for it in (*LANGUAGES, "xx")} == {text}
+
+
+@pytest.mark.parametrize(
+    "part", ["a b, ", "can not: ", "x y: z, w; ", "(: ", "namespaces (", "A b. "]
+)
+def test_a_text_chosen_to_take_long_ends_after_a_bounded_number_of_looks(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    templates = sentence_translation._Sentences._candidates
+    monkeypatch.setattr(
+        sentence_translation._Sentences,
+        "_candidates",
+        lambda self, text: looks.append(text) or templates(self, text),
+    )
+    translate_sentence((part * MAX_LENGTH)[:MAX_LENGTH], "de")
+    assert len(looks) <= MAX_LOOKUPS
 
 
 def test_a_name_inside_a_sentence_is_not_translated() -> None:
