@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
+from choir_common.postgres import pool
 from choir_common.postgres.migrate import migrate
 from choir_common.postgres.pool import MAX_SCHEMAS, Database
 from choir_common.postgres.schema_state import Migration
@@ -75,6 +76,20 @@ async def test_a_statement_cut_by_a_kill_has_an_unknown_outcome_and_the_pool_com
             while not await database.is_reachable():
                 await asyncio.sleep(0.05)
         assert await database.fetchval("SELECT count(*) FROM t") == 0
+
+
+async def test_a_pool_opens_a_connection_only_when_none_becomes_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backends = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'test'"
+    async with running_postgres() as server, open_database(server.dsn) as database:
+        monkeypatch.setattr(pool, "GROW_AFTER_S", 60.0)
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(database.execute("SELECT 1") for _ in range(20)))
+        assert await database.fetchval(backends) == 1
+        monkeypatch.setattr(pool, "GROW_AFTER_S", 0.01)
+        async with asyncio.timeout(30), database.connection(), database.connection():
+            assert await database.fetchval(backends) == 3
 
 
 async def test_a_connection_that_touched_too_many_schemas_is_replaced() -> None:
