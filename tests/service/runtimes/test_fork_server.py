@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from choir_common.forks.client import ForkedProcess, ForkServer
+from choir_common.forks.client import ForkedProcess, ForkServer, start_server
 from choir_common.wire.forks import AgentForkRequest
 from choir_control.agents.runtimes.process.launch import FORK_SERVER
 from choir_control.agents.runtimes.process.orphans import adopt_orphans
@@ -107,6 +108,22 @@ async def test_after_a_start_was_cancelled_the_next_gets_its_own_agent(
     agent = await fork(server, tmp_path / "third")
     await agent.wait()
     assert NO_BOOT_LINE in (tmp_path / "third").read_text()
+
+
+async def test_a_fork_that_nobody_waits_for_does_not_run(tmp_path: Path) -> None:
+    adopt_orphans()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = await start_server(FORK_SERVER, theirs.fileno(), ENVIRONMENT)
+    os.kill(process.pid, signal.SIGSTOP)
+    options = ("--parent", str(os.getpid()), "--chdir", "/")
+    request = AgentForkRequest(confinement=options, environment=ENVIRONMENT).model_dump_json()
+    with ours, Path(os.devnull).open("rb") as nothing, (tmp_path / "output").open("wb") as file:
+        socket.send_fds(ours, [request.encode()], [nothing.fileno(), file.fileno()])
+    os.kill(process.pid, signal.SIGCONT)
+    assert await process.wait() == 0
+    await asyncio.sleep(1)  # a fork would have said by now that its boot line is missing
+    assert (tmp_path / "output").read_text() == ""
 
 
 @pytest.mark.parametrize("is_worthwhile", [True, False])

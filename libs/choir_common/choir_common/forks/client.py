@@ -116,7 +116,7 @@ class ForkServer:
     async def fork(self, request: WireModel, descriptors: Sequence[int]) -> ForkedProcess:
         """Fork a program with these descriptors, which becomes a child of this process.
 
-        Raises OSError; a fork that was made nevertheless ends when its standard input does.
+        Raises OSError; the server kills a fork that was made nevertheless.
         """
         async with self._one_at_a_time:
             connection = await self._open()
@@ -141,7 +141,7 @@ class ForkServer:
                 raise
 
     async def close(self) -> None:
-        """End the server and wait for it; its agents live on."""
+        """End the server and wait for it; its forks live on."""
         process = self._process
         self._end()
         if process is not None:

@@ -5,6 +5,7 @@ The server itself reads no request: what it knew about one program, all later on
 
 import gc
 import os
+import signal
 import socket
 import time
 from collections.abc import Sequence
@@ -52,7 +53,12 @@ def _fork(connection: socket.socket) -> Fork:
     packet, descriptors, _, _ = socket.recv_fds(connection, MAX_PACKET_BYTES, MAX_DESCRIPTORS)
     pid = os.fork()
     if pid != 0:
-        connection.send(ForkReply(pid=pid).model_dump_json().encode())
+        try:
+            connection.send(ForkReply(pid=pid).model_dump_json().encode())
+        except OSError:
+            # nobody waits for it any more: what was started instead must not run twice
+            os.kill(pid, signal.SIGKILL)
+            os._exit(1)
         os._exit(0)
     connection.detach()  # all descriptors but the streams are closed later
     return Fork(packet, tuple(descriptors))
