@@ -11,7 +11,7 @@ Object = dict[str, Any]
 """A Job or a pod as the API server describes it."""
 
 MAX_REASON = 800
-WAITS_FOR_A_PERSON = frozenset(
+FAULTS = frozenset(
     {
         "ErrImagePull",
         "ErrImageNeverPull",
@@ -22,6 +22,7 @@ WAITS_FOR_A_PERSON = frozenset(
         "RunContainerError",
     }
 )
+"""Reasons for which a container waits and which need a person."""
 OUT_OF_MEMORY = "OOMKilled"
 FAILED = "The image cannot be built: "
 
@@ -42,7 +43,7 @@ def start_fault(pod: Object) -> ChoirError | None:
     """Return why a step cannot start until a person acts."""
     for step in STEPS:
         waiting = _state(pod, step).get("waiting") or {}
-        if waiting.get("reason") in WAITS_FOR_A_PERSON:
+        if waiting.get("reason") in FAULTS:
             return Unavailable(
                 f"The build cannot start: {waiting['reason']}: {waiting.get('message') or 'no details'}. "
                 "Set CHOIR_BUILDER_IMAGE to an image that the cluster's nodes can pull."

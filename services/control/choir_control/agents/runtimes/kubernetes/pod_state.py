@@ -4,23 +4,12 @@ from typing import Any
 
 from choir_common.i18n import _
 from choir_control.agents.runtimes.kubernetes.pod import CONTAINER_NAME
+from choir_control.images.job.outcome import FAULTS
 
 Pod = dict[str, Any]
 """A pod as the API server describes it."""
 
 ENDED = ("Succeeded", "Failed")
-FAULTS = frozenset(
-    {
-        "ErrImagePull",
-        "ErrImageNeverPull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "RunContainerError",
-    }
-)
-"""Reasons for which a container waits and which need a person."""
 IMAGE_FAULTS = frozenset(
     {"ErrImagePull", "ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName"}
 )
