@@ -1,11 +1,12 @@
 """Configuration of all tests: hypothesis profiles, and the distribution over parallel workers."""
 
 import asyncio
+import fcntl
 import gc
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
 import structlog
@@ -54,10 +55,33 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
     return FileScheduler(config, log)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort long tests first in a parallel run; a single process keeps the order of the files."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: sort_key(item.nodeid))
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage meanwhile: test modules stay, and looking through them takes a sixth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Sort long tests first in a parallel run; a single process keeps the order of the files.
+
+    One worker at a time, because here hypothesis reads the constants of all our modules: the first one leaves
+    them in a cache for the others.
+    """
+    if not hasattr(config, "workerinput"):
+        return (yield)
+    cache = config.rootpath / ".hypothesis"
+    cache.mkdir(exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    items.sort(key=lambda item: sort_key(item.nodeid))
 
 
 def pytest_unconfigure() -> None:

@@ -3,14 +3,18 @@
 import asyncio
 import os
 import signal
+from collections.abc import Iterable
+from typing import Any
 
+import asyncpg
 import pytest
 
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
-from choir_common.postgres import pool
+from choir_common.postgres import pool, type_cache
 from choir_common.postgres.migrate import migrate
 from choir_common.postgres.pool import MAX_SCHEMAS, Database
 from choir_common.postgres.schema_state import Migration
+from choir_common.postgres.type_cache import TypeCachingConnection
 from tests.support.postgres import PASSWORD, running_postgres
 
 FIRST = Migration("0001_a.sql", "CREATE TABLE {schema}.a (id int)")
@@ -90,6 +94,48 @@ async def test_a_pool_opens_a_connection_only_when_none_becomes_free(
         monkeypatch.setattr(pool, "GROW_AFTER_S", 0.01)
         async with asyncio.timeout(30), database.connection(), database.connection():
             assert await database.fetchval(backends) == 3
+
+
+async def test_who_waits_for_a_connection_gets_it_in_order_and_one_by_one() -> None:
+    order: list[int] = []
+
+    async def work(database: Database, number: int) -> None:
+        async with database.connection() as held:
+            await held.execute("SELECT pg_sleep(0.001)")
+            order.append(number)
+
+    async with (
+        running_postgres() as server,
+        Database(server.dsn, PASSWORD, size=1, application="test") as database,
+    ):
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            for number in range(50):
+                group.create_task(work(database, number))
+    assert order == list(range(50))
+
+
+async def test_one_connection_asks_for_the_servers_own_types_for_all() -> None:
+    asked: list[int] = []
+
+    class Counting(TypeCachingConnection):
+        async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> Any:
+            before = len(type_cache._known)
+            found = await super()._introspect_types(typeoids, timeout)
+            asked.append(len(type_cache._known) - before)
+            return found
+
+    type_cache._known.clear()
+    async with running_postgres() as server:
+        for _ in range(2):
+            connection = await asyncpg.connect(
+                server.dsn, password=PASSWORD, connection_class=Counting
+            )
+            assert await connection.fetchval("SELECT $1::bigint[]", [1, 2]) == [1, 2]
+            await connection.execute("CREATE TYPE pg_temp.colour AS ENUM ('red', 'blue')")
+            names = await connection.fetchval("SELECT enum_range(NULL::pg_temp.colour)")
+            assert names == ["red", "blue"]
+            await connection.close()
+    assert asked == [1, 0, 0, 0]
 
 
 async def test_a_connection_that_touched_too_many_schemas_is_replaced() -> None:

@@ -1,6 +1,6 @@
 """Strict parsing of a JSON body into its wire model, and its description for OpenAPI."""
 
-from copy import deepcopy
+import json
 from functools import cache
 from typing import Any, TypeVar
 
@@ -32,9 +32,11 @@ def parse_body(body: bytes, shape: type[M]) -> M:
 def openapi_body(model: type[WireModel]) -> dict[str, Any]:
     """Return the value of `openapi_extra` for a body of this model."""
     # FastAPI merges it into its document: each router gets a copy of its own
-    return {"requestBody": {"content": {"application/json": {"schema": deepcopy(_schema(model))}}}}
+    return {
+        "requestBody": {"content": {"application/json": {"schema": json.loads(_schema(model))}}}
+    }
 
 
 @cache
-def _schema(shape: type[WireModel]) -> dict[str, Any]:
-    return shape.model_json_schema()
+def _schema(shape: type[WireModel]) -> str:
+    return json.dumps(shape.model_json_schema())

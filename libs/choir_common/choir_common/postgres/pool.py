@@ -16,6 +16,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
 from choir_common.i18n import _
+from choir_common.postgres.type_cache import TypeCachingConnection
 from choir_common.process import preserve_cancellation
 
 log = structlog.get_logger("choir.postgres")
@@ -36,9 +37,11 @@ MAX_QUERIES = 5_000
 STATEMENT_TIMEOUT_S = 30.0
 ACQUIRE_TIMEOUT_S = 5.0
 GROW_AFTER_S = 0.02
-"""A pool opens another connection only if none becomes free within this time, and one at a time. Each is a
-process of the server, which takes 10 ms of processor time to start, and megabytes; without a pause, all that
-begins when a service starts would open one each."""
+"""A pool opens another connection only if somebody waits and none has become free within this time, and one
+at a time. Each is a process of the server, which takes 10 ms of processor time to start, and megabytes;
+without a pause, all that begins when a service starts would open one each."""
+GROW_ANYWAY_AFTER = 5
+"""Times `GROW_AFTER_S` for which somebody has waited without a break: then a pool grows, too."""
 RETRY_AFTER_S = 2.0
 # Raised by asyncpg when the server or the connection is lost or failing; InternalClientError in more than
 # half of the measured kills.
@@ -95,8 +98,13 @@ class Database:
         self._application = application
         self._setup = setup
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._freed = asyncio.Event()
-        self._is_growing = False
+        # Permits are the connections that may be open; whoever waits for one gets it in order.
+        self._permits = asyncio.Semaphore(1)
+        self._allowed = 1
+        self._waiting = 0
+        self._was_freed = False
+        self._looks = 0
+        self._growth: asyncio.TimerHandle | None = None
         self._was_full = False
         self._touched: dict[int, set[str]] = {}
 
@@ -144,6 +152,7 @@ class Database:
             max_queries=MAX_QUERIES,
             reset=_skip_reset,
             server_settings={"application_name": self._application, "jit": "off"},
+            connection_class=TypeCachingConnection,
         )
 
     @contextlib.asynccontextmanager
@@ -175,6 +184,7 @@ class Database:
             password=self._password,
             timeout=ACQUIRE_TIMEOUT_S,
             command_timeout=None,
+            connection_class=TypeCachingConnection,
             server_settings={"application_name": self._application, **settings},
         )
 
@@ -184,6 +194,8 @@ class Database:
 
     async def close(self) -> None:
         """Close the pool; connections still busy after two seconds are terminated."""
+        if self._growth:
+            self._growth.cancel()
         if self._pool:
             try:
                 await _close_within(2, self._pool)
@@ -202,6 +214,7 @@ class Database:
             try:
                 # asyncpg's own timeout would create a task
                 async with asyncio.timeout(ACQUIRE_TIMEOUT_S):
+                    await self._permit()
                     connection = await self._acquire(self._pool)
             except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS) as error:
                 raise _unreachable(error) from error
@@ -213,31 +226,47 @@ class Database:
             except _CONNECTION_ERRORS as error:
                 raise _broken(error) from error
             finally:
-                with contextlib.suppress(*_CONNECTION_ERRORS):
-                    await self._pool.release(connection, timeout=ACQUIRE_TIMEOUT_S)
-                self._freed.set()
+                try:
+                    with contextlib.suppress(*_CONNECTION_ERRORS):
+                        await self._pool.release(connection, timeout=ACQUIRE_TIMEOUT_S)
+                finally:
+                    self._was_freed = True
+                    self._permits.release()
+
+    async def _permit(self) -> None:
+        """Wait until this caller may use a connection."""
+        self._waiting += 1
+        try:
+            if self._permits.locked():
+                self._grow_later()
+            await self._permits.acquire()
+        finally:
+            self._waiting -= 1
+            if not self._waiting and self._growth:
+                self._growth.cancel()
+                self._growth, self._looks = None, 0
 
     async def _acquire(self, pool: "asyncpg.Pool[asyncpg.Record]") -> Connection:
-        """Return a free connection, or a new one after a while if none becomes free."""
-        patience = GROW_AFTER_S if pool.get_size() else 0
-        while not pool.get_idle_size() and pool.get_size() < self._size:
-            self._freed.clear()
-            try:
-                async with asyncio.timeout(patience):
-                    await self._freed.wait()
-            except TimeoutError:
-                patience = GROW_AFTER_S
-                if not self._is_growing:
-                    return await self._grow(pool)
-        return await pool.acquire()
-
-    async def _grow(self, pool: "asyncpg.Pool[asyncpg.Record]") -> Connection:
-        """Return a new connection, or one that became free just now."""
-        self._is_growing = True
         try:
             return await pool.acquire()
-        finally:
-            self._is_growing = False
+        except BaseException:
+            self._permits.release()
+            raise
+
+    def _grow_later(self) -> None:
+        if self._growth is None and self._allowed < self._size:
+            self._was_freed = False
+            self._growth = asyncio.get_running_loop().call_later(GROW_AFTER_S, self._look)
+
+    def _look(self) -> None:
+        """Allow one more connection if that is due; the caller who has waited longest opens it."""
+        self._growth = None
+        self._looks += 1
+        if not self._was_freed or self._looks >= GROW_ANYWAY_AFTER:
+            self._looks = 0
+            self._allowed += 1
+            self._permits.release()
+        self._grow_later()
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
