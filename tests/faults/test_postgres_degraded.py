@@ -118,6 +118,7 @@ async def until_durable(world: World, agent: AgentHand) -> None:
     assert len(world.runtime.specs) == 1, "an agent paid for the database's fault"
 
 
+@pytest.mark.nightly  # a matter of speed; the tests here buffer and drain fewer events
 async def test_ten_thousand_buffered_events_drain_within_ten_seconds_of_its_return() -> None:
     async with running_postgres() as postgres, choird_over(postgres.dsn) as world:
         agent = await begin(world)

@@ -224,6 +224,7 @@ def predicted(kind: int, left: int, up: int, corner: int) -> int:
     return min((left, up, corner), key=lambda near: abs(guess - near))
 
 
+@pytest.mark.nightly  # tests/service/browser/test_files.py takes pictures, the next tests send them
 @needs_chromium
 async def test_a_picture_of_a_page_reaches_the_phone_and_shows_that_page(
     town: Town, flags: str

@@ -233,6 +233,7 @@ async def test_a_voice_message_is_recorded_and_one_of_the_agent_is_played(cockpi
     await cockpit.check("chat-voice")
 
 
+@pytest.mark.nightly  # test_web_page.py finds words in a conversation by day
 async def test_a_day_is_looked_up_and_left_again(cockpit: Cockpit) -> None:
     page, stack = cockpit.page, cockpit.stack
     connection = await asyncpg.connect(stack.dsn, password=stack.secret("postgres-admin"))
@@ -273,6 +274,7 @@ async def test_a_day_is_looked_up_and_left_again(cockpit: Cockpit) -> None:
     await expect(day).to_have_count(0)
 
 
+@pytest.mark.nightly  # test_web_page.py keeps a draft over a reload
 async def test_results_of_commands_stay_until_the_tab_is_closed(cockpit: Cockpit) -> None:
     await cockpit.page.reload()
     result = message(cockpit, "Show the agent's state")
@@ -441,6 +443,7 @@ async def test_a_push_is_a_notification_in_the_language_of_the_page_without_what
         ]
 
 
+@pytest.mark.nightly  # other pages show hostile texts by day: page, now, memory
 async def test_hostile_files_and_corrections_run_nothing(cockpit: Cockpit) -> None:
     texts = list(xss_corpus())[::4]
     stack = cockpit.stack

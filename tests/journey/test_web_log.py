@@ -290,6 +290,7 @@ async def test_an_export_has_all_events_and_no_secret(cockpit: Cockpit) -> None:
     await page.keyboard.press("Escape")
 
 
+@pytest.mark.nightly  # the timeline above loads pages, tests/service/control/test_log_search.py searches
 async def test_thousands_of_events_load_in_pages_and_are_searched(cockpit: Cockpit) -> None:
     page = cockpit.page
     events = [
@@ -318,6 +319,7 @@ async def test_thousands_of_events_load_in_pages_and_are_searched(cockpit: Cockp
     assert await groups.count() == 47
 
 
+@pytest.mark.nightly  # other pages show hostile texts by day: page, now, memory
 async def test_hostile_texts_of_a_session_run_nothing_and_are_shown(cockpit: Cockpit) -> None:
     page = cockpit.page
     texts = [*hostile_texts(2), "window.broken \u202e is hidden"]
@@ -390,6 +392,7 @@ async def test_money_is_shown_by_day_agent_model_and_job(cockpit: Cockpit) -> No
     await expect(page.get_by_role("region", name="By agent")).to_contain_text("main")
 
 
+@pytest.mark.nightly  # test_money_is_shown_by_day_agent_model_and_job reads the same figures
 async def test_budgets_show_what_is_left(cockpit: Cockpit) -> None:
     page = cockpit.page
     await cockpit.open("cost", "budgets")
@@ -439,6 +442,7 @@ async def test_health_shows_services_queues_and_models(cockpit: Cockpit) -> None
     await page.unroute("**/v1/status")
 
 
+@pytest.mark.nightly  # tests/service/control/test_schedules.py tells the runs
 async def test_schedules_show_their_last_runs(cockpit: Cockpit) -> None:
     page = cockpit.page
     await cockpit.open("cost", "schedules")
@@ -453,6 +457,7 @@ async def test_schedules_show_their_last_runs(cockpit: Cockpit) -> None:
     await cockpit.check("cost-schedules")
 
 
+@pytest.mark.nightly  # the tests above read the same pages
 async def test_a_page_stays_as_it_is_until_the_next_one_is_loaded(cockpit: Cockpit) -> None:
     page, is_loaded = cockpit.page, asyncio.Event()
 

@@ -139,6 +139,7 @@ async def test_a_search_shows_hits_and_why_they_were_found(cockpit: Cockpit) -> 
     await cockpit.check("memory-search")
 
 
+@pytest.mark.nightly  # test_a_search_shows_hits_and_why_they_were_found filters, too
 async def test_each_filter_of_a_search_reaches_memory(cockpit: Cockpit) -> None:
     page = cockpit.page
     await page.get_by_text("Filters", exact=True).click()
@@ -233,6 +234,7 @@ async def test_knowledge_is_added_edited_and_retired(cockpit: Cockpit) -> None:
     await expect(page.get_by_text("retired", exact=True)).to_be_visible()
 
 
+@pytest.mark.nightly  # tests/service/memory/test_grains.py lists summaries by date
 async def test_the_calendar_leads_from_the_year_to_the_day(cockpit: Cockpit) -> None:
     page = cockpit.page
     await cockpit.open("memory", "main", "calendar", "2024")

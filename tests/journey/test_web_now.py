@@ -339,6 +339,7 @@ async def test_a_tool_waits_for_a_decision_that_may_cover_later_calls(cockpit: C
     assert timedelta(days=2.9) < until < timedelta(days=3)
 
 
+@pytest.mark.nightly  # tests/service/control/test_approvals.py has the refusal
 async def test_a_request_that_was_decided_elsewhere_is_refused_and_shown_so(
     cockpit: Cockpit,
 ) -> None:
@@ -485,6 +486,7 @@ async def test_an_idle_page_sends_at_most_one_request_in_15_seconds(
     await page.close()
 
 
+@pytest.mark.nightly  # a matter of speed
 async def test_a_busy_session_is_drawn_at_most_once_a_second(cockpit: Cockpit) -> None:
     await cockpit.open("now")
     await finish(cockpit)

@@ -194,6 +194,7 @@ async def test_a_change_by_somebody_else_is_not_overwritten(cockpit: Cockpit) ->
     await expect(editor).to_have_value(theirs)
 
 
+@pytest.mark.nightly  # test_an_edit_of_the_configuration_is_saved_compared_and_applied edits by day
 async def test_an_edit_that_is_not_saved_survives_a_reload_of_this_tab(cockpit: Cockpit) -> None:
     page, editor = cockpit.page, cockpit.page.get_by_label(EDITOR)
     path = cockpit.stack.home / "config.json"
@@ -219,6 +220,7 @@ async def test_an_edit_that_is_not_saved_survives_a_reload_of_this_tab(cockpit: 
     await expect(page.get_by_text("Not saved")).to_have_count(0)
 
 
+@pytest.mark.nightly  # test_an_edit_of_the_configuration_is_saved_compared_and_applied edits by day
 async def test_signing_out_forgets_an_edit(cockpit: Cockpit) -> None:
     link = (await asyncio.to_thread(cockpit.stack.run, "web")).strip()
     other = await open_tab(await open_context(cockpit.browser), link)
@@ -265,6 +267,7 @@ async def test_a_new_agent_is_made_by_a_form_and_started(cockpit: Cockpit) -> No
     await page.keyboard.press("Escape")
 
 
+@pytest.mark.nightly  # test_a_new_agent_is_made_by_a_form_and_started fills in such a form
 async def test_a_model_is_added_by_a_form(cockpit: Cockpit) -> None:
     page = cockpit.page
     await cockpit.open("setup", "models")
@@ -438,6 +441,7 @@ async def test_the_installation_is_shown_with_commands_to_copy(cockpit: Cockpit)
     )
 
 
+@pytest.mark.nightly  # test_web_assets.py checks the list of guides
 async def test_a_guide_is_read_in_the_page_and_leads_to_others(cockpit: Cockpit) -> None:
     page = cockpit.page
     await cockpit.open("setup", "channels")
@@ -454,6 +458,7 @@ async def test_a_guide_is_read_in_the_page_and_leads_to_others(cockpit: Cockpit)
     await cockpit.check("setup-guides")
 
 
+@pytest.mark.nightly  # other pages show hostile texts by day: page, now, memory
 async def test_texts_of_others_run_nothing_and_are_shown(cockpit: Cockpit) -> None:
     page = cockpit.page
     config = config_of(cockpit)

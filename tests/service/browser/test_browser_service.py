@@ -235,6 +235,7 @@ async def expect_crash(browser: NatsBrowserClient, url: str) -> None:
         await read(browser, url)
 
 
+@pytest.mark.nightly  # tests/security/browser/test_isolation.py has several agents at once
 async def test_many_pages_of_many_agents_load_at_once(
     browser: NatsBrowserClient, site: Site
 ) -> None:
@@ -261,6 +262,7 @@ async def test_no_chromium_outlives_a_worker_that_is_stopped(
     assert alive == []
 
 
+@pytest.mark.nightly  # the test above ends and starts Chromium, test_acting.py keeps cookies
 async def test_an_idle_chromium_ends_and_the_agent_keeps_its_cookies(
     nats: EmbeddedNats, site: Site
 ) -> None:

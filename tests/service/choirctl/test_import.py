@@ -148,6 +148,7 @@ def kill_after(stack: EmbeddedStack, path: Path, pieces: int) -> bool:
         return process.wait(60) == -signal.SIGKILL
 
 
+@pytest.mark.nightly  # the test above imports twice, and nothing is there twice
 def test_an_import_that_is_killed_goes_on_and_ends_as_one_in_one_go(
     shell: ChoirctlRunner, stack: EmbeddedStack, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_write_can_name_the_version_it_stands_on(shell: ChoirctlRunner) -> Non
     assert shell.data("memory", "show", "main", "drink")["record"]["text"] == "Coffee."
 
 
+@pytest.mark.nightly  # tests/service/memory supersedes
 def test_what_is_no_longer_true_is_superseded_and_found_on_request(shell: ChoirctlRunner) -> None:
     old = shell.data("memory", "put", "main", "The ferry leaves at nine.", "--key", "ferry.old")
     new = shell.data(

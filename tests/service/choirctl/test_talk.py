@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from choir_local.home import Home
 from choir_local.stack_state import is_locked
 from tests.journey.phone import Prepare
@@ -190,6 +192,7 @@ async def test_up_on_a_terminal_opens_a_chat_and_ctrl_c_twice_stops_everything()
         assert not is_locked(Home(Path(home)))
 
 
+@pytest.mark.nightly  # tests/unit/choirctl chooses the conversation of a chat
 async def test_up_stays_without_a_chat_when_the_only_agent_talks_on_telegram() -> None:
     with tempfile.TemporaryDirectory(prefix="choir ") as folder:
         home = Path(folder) / "h"

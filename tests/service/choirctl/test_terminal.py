@@ -145,6 +145,7 @@ def test_nobody_is_asked_whether_to_erase_nothing(shell: ChoirctlRunner) -> None
     assert "contains nothing of it" in typed.shown and "permanently" not in typed.shown
 
 
+@pytest.mark.nightly  # test_rollout.py follows a work from any point
 def test_who_leaves_a_long_work_is_told_that_it_goes_on(
     stack: EmbeddedStack, shell: ChoirctlRunner, session: str
 ) -> None:

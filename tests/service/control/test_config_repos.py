@@ -169,6 +169,7 @@ async def test_all_that_is_wrong_anywhere_is_said_at_once(
     assert not (await running(world))["staged"]
 
 
+@pytest.mark.nightly  # the next test has the warning, the one above the commits
 async def test_a_remote_that_is_away_is_a_warning_and_its_last_commit_counts(
     world: World, shared: GitRepository, own: GitRepository, tmp_path: Path
 ) -> None:

@@ -100,8 +100,19 @@ async def test_without_the_setting_no_session_ends_by_itself(
     assert (await world.session(agent.spec.session_id))["status"] == "active"
 
 
+NIGHTLY = pytest.mark.nightly  # they are work like the other three
+
+
 @pytest.mark.parametrize(
-    "open_work", ["message", "parked turn", "approval", "decision", "job", "reply"]
+    "open_work",
+    [
+        "message",
+        pytest.param("parked turn", marks=NIGHTLY),
+        pytest.param("approval", marks=NIGHTLY),
+        "decision",
+        "job",
+        pytest.param("reply", marks=NIGHTLY),
+    ],
 )
 async def test_a_session_with_open_work_is_not_idle_until_the_work_is_done(
     world: World, agent: AgentHand, open_work: str

@@ -110,6 +110,7 @@ async def test_only_an_update_changes_the_image_of_a_session(
     await asyncio.gather(updating, return_exceptions=True)
 
 
+@pytest.mark.nightly  # test_rollout.py goes back after a failed update
 async def test_a_failed_update_goes_back_to_what_the_session_ran_with_not_to_the_last_build(
     world: World, agent: AgentHand, repository: GitRepository
 ) -> None:
@@ -170,6 +171,7 @@ async def test_a_new_start_of_choird_changes_no_image(
     assert again.spec.session_id != agent.spec.session_id and again.spec.image_version == ""
 
 
+@pytest.mark.nightly  # the other tests here keep a session's image in shorter ways
 async def test_builds_after_a_restart_of_choird_spare_the_image_of_a_session_that_was_left_open(
     stopped: World, repository: GitRepository
 ) -> None:

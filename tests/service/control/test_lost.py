@@ -131,7 +131,7 @@ async def set_clock(world: World, jump: str) -> None:
         await world.database.execute(f"UPDATE choir_control.{row['t']} SET {row['moved']}", jump)
 
 
-@pytest.mark.parametrize("jump", ["-30 days", "1 day"])
+@pytest.mark.parametrize("jump", [pytest.param("-30 days", marks=pytest.mark.nightly), "1 day"])
 async def test_a_jump_of_the_databases_clock_ends_nobody_and_saves_nobody(
     world: World, agent: AgentHand, jump: str
 ) -> None:

@@ -103,7 +103,7 @@ async def start(world: World, telegram: FakeTelegram, gateway: ServiceProcess) -
     return Scene(world, telegram, clock)
 
 
-@pytest.mark.parametrize("last_version", [2, 3])
+@pytest.mark.parametrize("last_version", [pytest.param(2, marks=pytest.mark.nightly), 3])
 async def test_a_step_that_fails_takes_back_the_earlier_ones(
     scene: Scene, last_version: int
 ) -> None:
