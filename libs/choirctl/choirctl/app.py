@@ -11,11 +11,18 @@ from dataclasses import dataclass
 from importlib import import_module
 from keyword import iskeyword
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
+from choir_common.i18n import _
 from choirctl.examples import add_examples
+from choirctl.output.language import tr
+
+MAX_PLACES = 4
+"""Groups named for a word that is a command of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,27 @@ COMMANDS = (
 )
 
 
+class _TopLevel(TyperGroup):
+    """The commands; a word that is only a subcommand is answered with its groups, as in `agent restart`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and (places := _groups_with(args[0])):
+            names = ", ".join(repr(f"{place} {args[0]}") for place in places[:MAX_PLACES])
+            said = _("No such command '{name}'. Did you mean {names}?")
+            ctx.fail(tr(said.format(name=args[0], names=names)))
+        return super().resolve_command(ctx, args)
+
+
+def _groups_with(word: str) -> list[str]:
+    everything = get_command(build_app({entry.name for entry in COMMANDS}))
+    groups = everything.commands if isinstance(everything, TyperGroup) else {}
+    return [
+        name
+        for name, group in groups.items()
+        if isinstance(group, TyperGroup) and word in group.commands
+    ]
+
+
 def command_line_words() -> set[str]:
     """Return the words of the command line, whether it is executed or completed by the shell."""
     pending = f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}"
@@ -86,6 +114,7 @@ def build_app(words: Collection[str]) -> typer.Typer:
     """Return the app, with the modules of the commands in `words` loaded."""
     app = typer.Typer(
         name="choirctl",
+        cls=_TopLevel,
         help="Run Choir and talk to it.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,

@@ -43,6 +43,11 @@ def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
     assert "Did you mean 'status'" in run_choirctl("statsu").stderr
 
 
+def test_a_subcommand_without_its_group_is_answered_with_the_group() -> None:
+    assert "Did you mean 'agent restart'?" in run_choirctl("restart", "main").stderr
+    assert "'session list'" in run_choirctl("list").stderr
+
+
 def test_the_version_is_an_option_as_well() -> None:
     asked, command = run_choirctl("--version"), run_choirctl("version")
     assert asked.returncode == 0 and asked.stdout == command.stdout != ""

@@ -73,10 +73,11 @@ class StartProgress:
             case "ready":
                 began = self._started_at.pop(name, child.since)
                 took = (child.since - began).total_seconds()
-                what = DESCRIPTIONS.get(name, "")
+                width = max(len(tr(text)) for text in DESCRIPTIONS.values())
+                what = tr(DESCRIPTIONS[name]) if name in DESCRIPTIONS else ""
                 self._console.print(
-                    _("[green]✓[/] {name:<10}[dim]{what:<27}[/] ready in {took:.1f} s").format(
-                        name=name, what=what, took=took
+                    _("[green]✓[/] {name:<10}[dim]{what}[/] ready in {took:.1f} s").format(
+                        name=name, what=what.ljust(width), took=took
                     ),
                     highlight=False,
                 )
