@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from choir_common.http.client import make_client
 from choir_local.upgrade.sequence import FORWARD
 from choirctl.start.state_directory import create_state_directory
 from tests.service.local.test_configured_postgres import (
@@ -37,6 +38,9 @@ ROOT = Path(__file__).parents[2]
 MIGRATIONS = "services/control/choir_control/migrations"
 BROKEN_START = "raise SystemExit('this version is broken')\n"
 EARLIER = os.environ.get("CHOIR_TEST_EARLIER", "HEAD~150")
+DAYS = int(os.environ.get("CHOIR_TEST_DAYS", "365"))
+"""Days of the home that is upgraded: a session each, with MESSAGES_A_DAY."""
+MESSAGES_A_DAY = 20
 PATIENCE_S = 900.0
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
@@ -286,3 +290,45 @@ async def test_an_earlier_version_from_the_history_is_upgraded() -> None:
         await talking
         await check_conversation(newer, accepted)
         print(f"{EARLIER} upgraded in {time.monotonic() - begun:.0f} s")
+
+
+async def test_a_home_of_a_year_is_upgraded_while_somebody_writes() -> None:
+    with checkout(EARLIER) as earlier, checkout("HEAD") as newer:
+        await asyncio.to_thread(earlier.run, "up", "--detach")
+        await live(earlier, DAYS)
+        size = await asyncio.to_thread(megabytes, earlier.stack.home)
+        accepted, stop = list[str](), asyncio.Event()
+        talking = asyncio.create_task(talk(earlier, accepted, stop))
+        newer.stack = earlier.stack
+        begun = time.monotonic()
+        await asyncio.to_thread(newer.run, "upgrade", "--from", "installed", "--yes")
+        took = time.monotonic() - begun
+        stop.set()
+        await talking
+        async with console_user(newer.stack.endpoint) as user:
+            await user.wait_for_answer(await user.says("still there?"), PATIENCE_S)
+        for row in await sessions_of(newer.stack):
+            assert (await verify(newer.stack, row["session_id"])).ok
+        words = ("memory", "search", "main", "otter1x7", "--json")
+        found = await asyncio.to_thread(newer.run, *words)
+        assert "otter1x7" in found
+        print(f"{EARLIER}, {DAYS} sessions, {size} MB: upgraded in {took:.0f} s")
+
+
+async def live(version: Version, days: int) -> None:
+    """Spend days with the agent: a session each, and every message answered."""
+    async with (
+        console_user(version.stack.endpoint) as user,
+        make_client(version.stack.endpoint, timeout_s=PATIENCE_S) as client,
+    ):
+        for day in range(days):
+            texts = [f"I met otter{day}x{number}." for number in range(MESSAGES_A_DAY)]
+            sent = [await user.says(text, patience_s=PATIENCE_S) for text in texts]
+            for inbox_id in sent:
+                await user.wait_for_answer(inbox_id, PATIENCE_S)
+            (await client.post("/v1/agents/main/restart")).raise_for_status()
+
+
+def megabytes(place: Path) -> int:
+    files = (it.lstat() for it in place.rglob("*"))
+    return sum(it.st_blocks * 512 for it in files) // 1_000_000
