@@ -175,7 +175,7 @@ async def test_what_was_said_thirty_sessions_ago_is_found_read_and_reminded_of(
     stack = watched.stack
     await dinner_and_thirty_later_sessions(stack)
     for more in ([], ["--mode", "text"]):
-        search = ("memory", "search", "main", WHERE, "--store", "session", *more)
+        search = ("memory", "search", "main", WHERE, *more)
         assert PLACE in await asyncio.to_thread(stack.run, *search)
     async with console_user(stack.url, token=stack.secret("operator-token")) as user:
         assert await user.asks(WHERE) == "At the Taberna, as you said."

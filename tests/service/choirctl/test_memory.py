@@ -287,9 +287,9 @@ async def lived_sessions(memory: SessionMemoryClient) -> None:
 
 
 def until_remembered(shell: ChoirctlRunner, words: str) -> None:
-    """Wait until control has archived the session of `main` in which this was said."""
+    """Wait until control has archived the session of `main` in which this was said; any search finds it."""
     deadline = time.monotonic() + 120
-    search = ("memory", "search", "main", words, "--store", "session", "--mode", "text")
+    search = ("memory", "search", "main", words, "--mode", "text")
     while not shell.data(*search)["hits"]:
         assert time.monotonic() < deadline, f"{words!r} did not arrive in memory"
         time.sleep(0.5)

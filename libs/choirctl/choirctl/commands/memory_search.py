@@ -1,6 +1,6 @@
 """Commands `choirctl memory list|search`: find documents with the filters that agents have."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -10,7 +10,7 @@ from choir_client import AsyncMemory
 from choir_common.errors import InvalidRequest
 from choir_common.i18n import _
 from choir_common.wire.memory_operator import DocumentView
-from choir_common.wire.memory_search import MemoryHits
+from choir_common.wire.memory_search import MemoryHit, MemoryHits
 from choir_common.wire.model import JsonObject
 from choir_common.wire.validation_messages import error_messages
 from choirctl.api.target import AsJson, Home, Url, find_target
@@ -29,6 +29,7 @@ from choirctl.output.printing import print_json, print_rows, stderr_console
 
 NO_MATCH = _("No document of that memory matches.")
 PAGE = 200
+STORES = ("knowledge", "session")
 GRAINS = ("day", "week", "month", "quarter", "year")
 
 Kinds = Annotated[
@@ -68,6 +69,14 @@ Hidden = Annotated[
 ListLimit = Annotated[int, typer.Option(min=1, help="How many, newest first.")]
 QueryText = Annotated[
     str, typer.Argument(metavar="QUERY", help="What to look for; else read or list.")
+]
+SearchedStore = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        help="`knowledge`, `session` for documents of its sessions, or `all`.",
+        autocompletion=lambda: [*STORES, "all"],
+    ),
 ]
 Mode = Annotated[
     str,
@@ -142,7 +151,7 @@ def search(
     ctx: typer.Context,
     agent: AgentId,
     query: QueryText = "",
-    store: Store = "knowledge",
+    store: SearchedStore = "all",
     mode: Mode = "semantic",
     kinds: Kinds = None,
     session: OfSession = None,
@@ -163,7 +172,7 @@ def search(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search an agent's memory as the agent would.
+    """Search what an agent knows, and everything that was said in its sessions.
 
     Shows the score of each hit from each arm of the search, and the id of the receipt. Without QUERY it
     reads a --session in order, or lists the newest documents of a --grain, a time or an age.
@@ -175,25 +184,53 @@ def search(
     filters |= {"until": until, "min_days_ago": min_days_ago, "max_days_ago": max_days_ago}
     filters |= {"collection": collection, "min_trust": min_trust, "tags": _parse_tags(tags)}
     filters |= {"scopes": scopes, "include": include, "min_score": min_score}
-    filters |= {"store": _chosen_store(store, session, speakers, grain)}
+    chosen = _chosen_store(store, session, speakers, grain)
+    stores = STORES if chosen == "all" and query.strip() else (chosen.replace("all", "knowledge"),)
     request = JSON_OBJECT.validate_python(
         {name: value for name, value in filters.items() if value is not None}
     )
-    results = send(find_target(ctx, home, url), agent, lambda memory: memory.search_by(request))
-    _print_hits(results, as_json=as_json)
 
+    async def search_stores(memory: AsyncMemory) -> list[MemoryHits]:
+        return [await memory.search_by({**request, "store": each}) for each in stores]
 
-def _print_hits(results: MemoryHits, *, as_json: bool) -> None:
+    found = send(find_target(ctx, home, url), agent, search_stores)
+    merged = merge_hits(found, limit)
     if as_json:
-        print_json(results)
+        print_json(merged)
         return
-    print_rows(hit_rows(results.hits), _("Nothing was found."))
-    for words in (
-        results.degraded,
-        results.receipt_id and _("Receipt: {receipt_id}").format(receipt_id=results.receipt_id),
-    ):
+    print_rows(hit_rows(merged.hits), _("Nothing was found."))
+    receipts = [
+        _("Receipt: {receipt_id}").format(receipt_id=part.receipt_id)
+        for part in found
+        if part.receipt_id
+    ]
+    for words in (merged.degraded, *receipts):
         if words:
             stderr_console().print(words, markup=False)
+
+
+def merge_hits(found: Sequence[MemoryHits], limit: int) -> MemoryHits:
+    """Return the most relevant hits of searches in several stores, each text once.
+
+    Scores hold within one search only; relevance can be compared. The receipt is that of the search with the
+    first hit.
+    """
+    if len(found) == 1:
+        return found[0]
+    ranked = sorted(
+        ((hit, part) for part in found for hit in part.hits), key=lambda it: -it[0].relevance
+    )
+    by_text: dict[str, MemoryHit] = {}
+    for hit, _part in ranked:
+        by_text.setdefault(hit.text, hit)
+    first = ranked[0][1] if ranked else found[0]
+    return first.model_copy(
+        update={
+            "hits": tuple(by_text.values())[:limit],
+            "arms_used": tuple(dict.fromkeys(arm for part in found for arm in part.arms_used)),
+            "degraded": next((part.degraded for part in found if part.degraded), None),
+        }
+    )
 
 
 def _chosen_store(
