@@ -205,7 +205,7 @@ def test_agents_are_told_who_speaks_in_a_group() -> None:
         ),
         (
             {"x": {"gateway": "m", "user_id": "!a:b"}},
-            "dms.x.user_id: '!a:b' is a room's id; write chat_id",
+            "dms.x.user_id: '!a:b' is the id of a group; write chat_id",
         ),
         ({"x": GROUP, "y": GROUP}, "dms.y: this group or topic is already dms.x"),
         ({"x": {"gateway": "g", "user_id": "6", "topic": "1"}}, "dms.x: topic and answers are for"),

@@ -8,6 +8,7 @@ merged with another.
 import orjson
 from pydantic import JsonValue
 
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_models.model import (
     Completion,
@@ -157,7 +158,7 @@ class GeminiResponse:
             message = "the provider's response ended early"
             raise NoModelResponse(message, cause="connection", spent=spent)
         if self._finish == "OTHER" and not self._parts:
-            raise ModelFailed("the provider ended its answer without a reason", spent=spent)
+            raise ModelFailed(_("the provider ended its answer without a reason"), spent=spent)
         if self._finish == "MISSING_THOUGHT_SIGNATURE":
             text = "the provider reports a missing thought signature in the history"
             raise ModelRequestRejected(text, cause="request", spent=spent)
@@ -171,9 +172,9 @@ def _parse(chunk: bytes | str) -> JsonObject:
     try:
         body = orjson.loads(chunk)
     except orjson.JSONDecodeError as error:
-        raise ModelFailed("the provider's answer is not JSON", cause="format") from error
+        raise ModelFailed(_("the provider's answer is not JSON"), cause="format") from error
     if not isinstance(body, dict):
-        raise ModelFailed("the provider's answer is not a Gemini response", cause="format")
+        raise ModelFailed(_("the provider's answer is not a Gemini response"), cause="format")
     return body
 
 

@@ -10,6 +10,7 @@ import httpx2
 from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_common.http.socket_transport import TcpTransport
+from choir_common.i18n import _
 from choir_common.wire.config import ModelConfig
 from choir_models.call_deadline import call_deadline, silence_failure
 from choir_models.http_transport import CutResponse
@@ -165,7 +166,9 @@ async def _raise_error(
     if isinstance(error, ModelFailed) and error.cause == "not_found":
         # Ollama also answers 404 for an address that is not its API.
         raise ModelFailed(
-            f"{error.message}; if the model is not downloaded, run `ollama pull {settings.model}`",
+            _("{error}; if the model is not downloaded, run `ollama pull {model}`").format(
+                error=error.message, model=settings.model
+            ),
             cause="not_found",
         )
     raise error

@@ -39,7 +39,10 @@ def complete_config(file_config: Config, default_model: ModelConfig | None, sour
     if faults:
         raise InvalidRequest(
             format_errors(
-                f"{source} is not usable", faults, "Nothing was changed.", MAX_FAULTS_SHOWN
+                _("{source} is not usable").format(source=source),
+                faults,
+                _("Nothing was changed."),
+                MAX_FAULTS_SHOWN,
             )
         )
     return config
@@ -53,10 +56,14 @@ def parse_config_file(path: Path) -> Config:
             text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise ConfigFileMissing(
-            f"There is no {path}. Run `choirctl init` to make one, or set CHOIR_HOME."
+            _("There is no {path}. Run `choirctl init` to make one, or set CHOIR_HOME.").format(
+                path=path
+            )
         ) from None
     except OSError as error:
-        raise InvalidRequest(f"Cannot read {path}: {error.strerror}.") from error
+        raise InvalidRequest(
+            _("Cannot read {path}: {error}.").format(path=path, error=error.strerror)
+        ) from error
     return parse_config_text(text, str(path))
 
 
@@ -64,7 +71,9 @@ def parse_config_text(text: bytes, source: str) -> Config:
     """Return the content of a file `source`, validated by the schema alone; raises InvalidRequest."""
     if len(text) > MAX_BYTES:
         raise InvalidRequest(
-            f"{source} is larger than {MAX_BYTES} bytes, which is too large for a configuration."
+            _(
+                "{source} is larger than {max_bytes} bytes, which is too large for a configuration."
+            ).format(source=source, max_bytes=MAX_BYTES)
         )
     try:
         return Config.model_validate_json(text)

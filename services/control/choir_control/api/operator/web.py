@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from choir_common.errors import InvalidRequest
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.operator import Page
 from choir_common.wire.web import (
     MakeWebLink,
@@ -75,7 +76,7 @@ def own_session_routes(sessions: WebSessionService, cookies: WebCookies) -> APIR
         """End the own session."""
         access: ConversationAccess = request.state.access
         if access.caller.web_session is None:
-            raise InvalidRequest("Only a browser that signed in can sign out.")
+            raise InvalidRequest(_("Only a browser that signed in can sign out."))
         await sessions.revoke(access.caller.web_session.web_session_id)
         answer = Response(status_code=HTTPStatus.NO_CONTENT)
         cookies.remove(request, answer, path)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.config import Config
 from choir_common.wire.validation_messages import format_errors
 from choir_control.images.repositories.content_checks import find_content_faults
@@ -104,7 +105,7 @@ class RepositorySurveyor:
         if faults:
             tail = "Nothing was staged; correct the repositories and load again."
             raise InvalidRequest(
-                format_errors("The repositories are invalid", faults, tail, MAX_FAULTS)
+                format_errors(_("The repositories are invalid"), faults, tail, MAX_FAULTS)
             )
         return RepositorySurvey(tuple(repo for repo, _ in results))
 

@@ -11,6 +11,7 @@ from typing import Self
 import orjson
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.rpc import ResourceBindings
@@ -85,7 +86,9 @@ class Lease:
         if dm in ("", self.bindings.dm):
             return self
         if dm not in self.dms:
-            raise InvalidRequest(f"This session does not serve the conversation {dm[:64]!r}.")
+            raise InvalidRequest(
+                _("This session does not serve the conversation {dm!r}.").format(dm=dm[:64])
+            )
         return replace(self, turn_dm=dm)
 
 
@@ -119,7 +122,9 @@ async def acquire_leases(
         _describe_holder(row["resource"], row["agent_id"], row["session_id"]) for row in holders
     )
     raise Conflict(
-        f"{agent_id} cannot start: {holder_text or 'a resource was just taken; try again'}."
+        _("{agent_id} cannot start: {holder_text}.").format(
+            agent_id=agent_id, holder_text=holder_text or "a resource was just taken; try again"
+        )
     )
 
 

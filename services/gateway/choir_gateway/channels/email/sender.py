@@ -120,7 +120,7 @@ class EmailSender:
         if wait_s:
             log.warning("too many mails in an hour", dm=dm, wait_s=round(wait_s))
             raise Unavailable(
-                "This user got as many mails in the last hour as `email.mails_per_hour` allows.",
+                _("This user got as many mails in the last hour as `email.mails_per_hour` allows."),
                 retry_after_s=wait_s,
             )
 

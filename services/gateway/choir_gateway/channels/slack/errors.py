@@ -1,6 +1,7 @@
 """Slack's error codes: what they mean for a delivery, and what an operator can do about them. Pure."""
 
 from choir_common.errors import ChoirError, OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.file_transfer import RefusedError
 
@@ -66,13 +67,17 @@ def explain_refusal(body: JsonObject) -> ChoirError | SlackRefusedError:
     code = str(body.get("error") or "unknown_error")
     if code == "missing_scope":
         return SlackScopeError(
-            f"The app lacks the permission {body.get('needed')}. Add it in the app's settings under OAuth & "
-            "Permissions, then install the app again."
+            _(
+                "The app lacks the permission {scope}. Add it in the app's settings under OAuth & "
+                "Permissions, then install the app again."
+            ).format(scope=body.get("needed"))
         )
     if code in ACCESS_TEXTS:
         return SlackAccessError(ACCESS_TEXTS[code])
     if code in UNKNOWN_OUTCOME:
-        return OutcomeUnknown(f"Slack failed: {code}.")
+        return OutcomeUnknown(_("Slack failed: {code}.").format(code=code))
     if code in TEMPORARY:
-        return Unavailable(f"Slack refuses temporarily: {code}.")
-    return SlackRefusedError(f"Slack refuses: {code}", code=code, blocks_user=code in USER_ERRORS)
+        return Unavailable(_("Slack refuses temporarily: {code}.").format(code=code))
+    return SlackRefusedError(
+        _("Slack refuses: {code}").format(code=code), code=code, blocks_user=code in USER_ERRORS
+    )
