@@ -423,7 +423,7 @@ def _check_permitted(result: ToolResultCommitted | None) -> None:
         output: JsonObject = {} if result is None else result.output
         raise ModelFailed(
             _("it may not be used: {reason}").format(
-                reason=output.get("message") or "the call has no result"
+                reason=output.get("message") or _("the call has no result")
             )
         )
 

@@ -217,7 +217,7 @@ class ApiClientService:
                 _(
                     "{request} is or was a client of {person}, whose conversations it would show. Choose "
                     "another name."
-                ).format(request=request.name, person=earlier.person or "the operator")
+                ).format(request=request.name, person=earlier.person or _("the operator"))
             )
         if earlier is None and len(self._clients) >= MAX_CLIENTS:
             raise Conflict(

@@ -60,7 +60,7 @@ class FolderService:
                     "collection first and wait until it is gone."
                 ).format(
                     collection=request.collection,
-                    folder=folder.path if folder else "another folder",
+                    folder=folder.path if folder else _("another folder"),
                 )
             )
         self.watcher.wake()

@@ -49,7 +49,7 @@ def start_fault(pod: Object) -> ChoirError | None:
                 _(
                     "The build cannot start: {reason}: {detail}. Set CHOIR_BUILDER_IMAGE to an image "
                     "that the cluster's nodes can pull."
-                ).format(reason=waiting["reason"], detail=waiting.get("message") or "no details")
+                ).format(reason=waiting["reason"], detail=waiting.get("message") or _("no details"))
             )
     return None
 

@@ -121,7 +121,8 @@ class Mirrors:
                         "{warning} There is no earlier clone of it either. Check "
                         "agents.{owner}.repo{value} in config.json."
                     ).format(
-                        warning=warning or f"There is no commit in {source.display_name}.",
+                        warning=warning
+                        or _("There is no commit in {name}.").format(name=source.display_name),
                         owner=source.owner,
                         value=" (global_repo)" if source.owner == GLOBAL_OWNER else "",
                     )

@@ -5,26 +5,44 @@ from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.file_transfer import RefusedError
 
-THEN_SET_IT = "then `choirctl secret set` it and `choirctl secret apply`"
+THEN_SET_IT = _("then `choirctl secret set` it and `choirctl secret apply`")
 # The operator can correct these, and messages wait for that.
 ACCESS_TEXTS = {
-    "invalid_auth": f"Slack refuses the token. Copy it again from the app's settings, {THEN_SET_IT}.",
-    "not_authed": f"Slack received no token: `choirctl secret set` it, {THEN_SET_IT}.",
-    "account_inactive": f"The app was removed from the workspace. Install it again, {THEN_SET_IT}.",
-    "token_revoked": f"The token was revoked. Install the app again, {THEN_SET_IT}.",
-    "token_expired": f"The token has expired. Switch off token rotation, install it again, {THEN_SET_IT}.",
+    "invalid_auth": _(
+        "Slack refuses the token. Copy it again from the app's settings, {then_set_it}."
+    ).format(then_set_it=THEN_SET_IT),
+    "not_authed": _("Slack received no token: `choirctl secret set` it, {then_set_it}.").format(
+        then_set_it=THEN_SET_IT
+    ),
+    "account_inactive": _(
+        "The app was removed from the workspace. Install it again, {then_set_it}."
+    ).format(then_set_it=THEN_SET_IT),
+    "token_revoked": _("The token was revoked. Install the app again, {then_set_it}.").format(
+        then_set_it=THEN_SET_IT
+    ),
+    "token_expired": _(
+        "The token has expired. Switch off token rotation, install it again, {then_set_it}."
+    ).format(then_set_it=THEN_SET_IT),
     "not_allowed_token_type": (
-        "The token is of the wrong kind: `secret` names the bot token (xoxb-), `app_secret` the app-level "
-        "token (xapp-)."
+        _(
+            "The token is of the wrong kind: `secret` names the bot token (xoxb-), `app_secret` the "
+            "app-level token (xapp-)."
+        )
     ),
     "messages_tab_disabled": (
-        "The app's Messages tab is off. Switch it on in the app's settings under App Home, with messages "
-        "from users allowed."
+        _(
+            "The app's Messages tab is off. Switch it on in the app's settings under App Home, with "
+            "messages from users allowed."
+        )
     ),
-    "link_disabled": "Socket Mode is off. Switch it on in the app's settings under Socket Mode.",
-    "access_denied": "Slack denies the app access; an admin of the workspace may have to approve it.",
-    "team_access_not_granted": "The app is not approved for this workspace; ask its admin.",
-    "org_login_required": "The workspace is being moved to an organization; Slack accepts no calls.",
+    "link_disabled": _("Socket Mode is off. Switch it on in the app's settings under Socket Mode."),
+    "access_denied": _(
+        "Slack denies the app access; an admin of the workspace may have to approve it."
+    ),
+    "team_access_not_granted": _("The app is not approved for this workspace; ask its admin."),
+    "org_login_required": _(
+        "The workspace is being moved to an organization; Slack accepts no calls."
+    ),
 }
 TEMPORARY = frozenset(
     {"ratelimited", "rate_limited", "service_unavailable", "request_timeout", "team_added_to_org"}

@@ -27,6 +27,6 @@ async def proxy_names(proxy: ProxyAddress) -> dict[str, str]:
             _(
                 "The name {host} in CHOIR_EGRESS_AGENTS cannot be resolved: {error}. Is there a Service "
                 "of that name in control's namespace?"
-            ).format(host=host, error=error or "no answer")
+            ).format(host=host, error=error or _("no answer"))
         ) from error
     return {host: str(answers[0][4][0])}
