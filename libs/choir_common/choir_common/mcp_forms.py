@@ -124,7 +124,7 @@ def read_typed(schema: JsonObject, text: str) -> dict[str, JsonValue]:
     if start.strip():
         raise InvalidRequest(
             _("{text!r} is not NAME=VALUE of a field: {names}.").format(
-                text=start.split()[0][:60], names=", ".join(names) or "none"
+                text=start.split()[0][:60], names=", ".join(names) or _("none")
             )
         )
     return {name: value.strip() for name, value in zip(parts[::2], parts[1::2], strict=True)}
@@ -140,7 +140,7 @@ def check_values(schema: JsonObject, values: Mapping[str, JsonValue]) -> JsonObj
     if unknown:
         raise InvalidRequest(
             _("The form has no field {unknown!r}; it has {fields}.").format(
-                unknown=unknown[0][:60], fields=", ".join(fields) or "none"
+                unknown=unknown[0][:60], fields=", ".join(fields) or _("none")
             )
         )
     content: JsonObject = {}

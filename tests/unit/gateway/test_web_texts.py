@@ -5,9 +5,11 @@ import re
 from typing import get_args
 
 from choir_common import errors
+from choir_common.i18n import Message
 from choir_common.wire.memory_search import MemoryQuery
 from choir_common.wire.people_config import PersonRole
 from choir_gateway.web.assets import STATIC
+from choirctl.output.state_words import state_text
 from scripts.vendor import ROOT
 
 AUDITED = re.compile(
@@ -34,6 +36,8 @@ def test_names_that_the_server_gives_have_words_in_each_language() -> None:
     modules = (ROOT / "services/memory/choir_memory").rglob("*.py")
     operations = {name for path in modules for name in AUDITED.findall(path.read_text())}
     assert {"add document", "erase session", "forgotten"} <= operations
+    # choirctl shows the same ones
+    assert {it for it in operations if not isinstance(state_text(it), Message)} == set()
     modes = get_args(MemoryQuery.model_fields["mode"].annotation)
     for language in ("en", "de"):
         texts = catalogue(f"locales/{language}.json")

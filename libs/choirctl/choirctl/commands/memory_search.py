@@ -24,6 +24,7 @@ from choirctl.commands.memory_options import (
     UntilTime,
     send,
 )
+from choirctl.output.language import server_text
 from choirctl.output.memory_views import document_rows, hit_rows
 from choirctl.output.printing import print_json, print_rows, stderr_console
 
@@ -189,7 +190,7 @@ def _print_hits(results: MemoryHits, *, as_json: bool) -> None:
         return
     print_rows(hit_rows(results.hits), _("Nothing was found."))
     for words in (
-        results.degraded,
+        server_text(results.degraded or ""),
         results.receipt_id and _("Receipt: {receipt_id}").format(receipt_id=results.receipt_id),
     ):
         if words:

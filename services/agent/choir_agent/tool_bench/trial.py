@@ -100,7 +100,7 @@ def _find(order: ToolTrialOrder, programs: ProgramRunner) -> ExternalTool:
     for tool in tools:
         if tool.manifest.name == order.tool:
             return tool
-    names = ", ".join(tool.manifest.name for tool in tools) or "none"
+    names = ", ".join(tool.manifest.name for tool in tools) or _("none")
     raise StartupError(
         _("There is no tool {tool!r}. Tools of this agent: {names}.").format(
             tool=order.tool, names=names

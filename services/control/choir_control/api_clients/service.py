@@ -206,7 +206,7 @@ class ApiClientService:
                 _("config.json has people: say whose client this is (--person NAME).")
             )
         if request.person is not None and request.person not in config.people:
-            names = ", ".join(sorted(config.people)) or "nobody"
+            names = ", ".join(sorted(config.people)) or _("nobody")
             raise NotFound(
                 _("There is no person {person!r} in config.json (it has {names}).").format(
                     person=request.person, names=names

@@ -93,7 +93,7 @@ def find_pairing_faults(config: Config) -> Iterator[str]:
                 "{path}: the name of the gateway has more than {max_gateway_name} characters"
             ).format(path=path, max_gateway_name=MAX_GATEWAY_NAME)
         if gateway.pairing.agent not in config.agents:
-            names = ", ".join(sorted(config.agents)) or "none"
+            names = ", ".join(sorted(config.agents)) or _("none")
             yield (
                 _(
                     "{path}.agent: there is no {agent!r} in agents (it has {names}); correct the name or add "

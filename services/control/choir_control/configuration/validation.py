@@ -454,7 +454,7 @@ def _secrets(config: Config) -> Iterator[str]:
 
 
 def _unknown(path: str, name: str, section: str, names: Collection[str]) -> str:
-    listing = ", ".join(sorted(names)) or "nothing"
+    listing = ", ".join(sorted(names)) or _("nothing")
     return _(
         "{path}: there is no {name!r} in {section} (it has {listing}); add it or choose another"
     ).format(path=path, name=name, section=section, listing=listing)

@@ -107,7 +107,7 @@ class JobRequests:
         config = self._configuration.current.config
         harnesses = sorted(harnesses_of(config.harnesses, agent_id))
         if job.harness is not None and job.harness not in harnesses:
-            names = ", ".join(harnesses) or "none"
+            names = ", ".join(harnesses) or _("none")
             raise NotFound(
                 _("harness: {agent_id} has no harness {harness!r} (it has: {names}).").format(
                     agent_id=agent_id, harness=job.harness, names=names

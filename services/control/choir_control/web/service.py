@@ -185,7 +185,7 @@ class WebSessionService:
         snapshot = self._configuration.current
         config = snapshot.config
         if person not in config.people:
-            names = ", ".join(sorted(config.people)) or "nobody"
+            names = ", ".join(sorted(config.people)) or _("nobody")
             raise NotFound(
                 _("There is no person {person!r} in config.json (it has {names}).").format(
                     person=person[:64], names=names

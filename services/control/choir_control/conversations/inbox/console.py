@@ -34,7 +34,7 @@ class ConsoleInbox:
 def _console_of(snapshot: ConfigSnapshot, dm: str) -> str:
     gateway = snapshot.gateway_of(dm)
     if gateway is None:
-        names = ", ".join(sorted(snapshot.config.dms)) or "none"
+        names = ", ".join(sorted(snapshot.config.dms)) or _("none")
         raise NotFound(
             _("There is no DM {dm!r}. Configured: {names}.").format(dm=dm[:64], names=names)
         )

@@ -64,7 +64,7 @@ class TelegramBinder:
         snapshot = self._configuration.current
         snapshot.agent(request.agent_id)
         if request.person is not None and request.person not in snapshot.config.people:
-            people = ", ".join(sorted(snapshot.config.people)) or "none"
+            people = ", ".join(sorted(snapshot.config.people)) or _("none")
             raise NotFound(
                 _("There is no person {person!r}. `people` has: {people}.").format(
                     person=request.person, people=people

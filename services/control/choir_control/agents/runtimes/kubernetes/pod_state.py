@@ -48,7 +48,7 @@ def start_fault(pod: Pod) -> str:
     )
     image = str(pod["spec"]["containers"][0]["image"])
     return _("{reason} for the image {image}: {value}{advice}").format(
-        reason=reason, image=image, value=waiting.get("message") or "no details", advice=advice
+        reason=reason, image=image, value=waiting.get("message") or _("no details"), advice=advice
     )
 
 
