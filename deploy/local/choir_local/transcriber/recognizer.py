@@ -149,5 +149,5 @@ class WhisperRecognizer:
 
 def _not_audio(error: Exception) -> InvalidRequest:
     # not str(error) of PyAV: "[Errno 1094995529] Invalid data found when processing input: '<none>'"
-    reason = getattr(error, "strerror", None) or "it has no sound"
+    reason = getattr(error, "strerror", None) or _("it has no sound")
     return InvalidRequest(_("This is not audio that can be read: {reason}.").format(reason=reason))

@@ -80,7 +80,7 @@ def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
         ) from error
     except OSError as error:
         sock.close()
-        why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
+        why = _("another program uses it") if error.errno == errno.EADDRINUSE else error.strerror
         raise StartupError(
             _(
                 "Cannot listen on {host}:{port}: {why}. Stop that program or set {setting} to a free "

@@ -62,11 +62,15 @@ class OllamaModel:
         except (httpx2.ReadTimeout, httpx2.WriteTimeout) as error:
             raise silence_failure(timeout_s) from error
         except httpx2.ConnectTimeout as error:
-            message = f"the provider did not accept a connection within {CONNECT_S:g} s"
+            message = _("the provider did not accept a connection within {connect_s:g} s").format(
+                connect_s=CONNECT_S
+            )
             raise NoModelResponse(message, cause="connection") from error
         except httpx2.HTTPError as error:
             reason = str(error) or type(error).__name__
-            message = shorten(f"the connection to Ollama failed: {reason}", api_key)
+            message = shorten(
+                _("the connection to Ollama failed: {reason}").format(reason=reason), api_key
+            )
             spent = UNKNOWN_OUTPUT if isinstance(error, CutResponse) else None
             raise NoModelResponse(message, cause="connection", spent=spent) from error
 
@@ -136,7 +140,9 @@ async def _read_lines(
     async for chunk in response.aiter_bytes():
         size += len(chunk)
         if size > MAX_BODY:
-            message = f"the provider's response exceeds {MAX_BODY >> 20} MB"
+            message = _("the provider's response exceeds {max_body} MB").format(
+                max_body=MAX_BODY >> 20
+            )
             raise ModelFailed(message, cause="format")
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:

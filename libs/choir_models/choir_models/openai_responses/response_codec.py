@@ -96,7 +96,7 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
         fields={} if is_cut else _fields(items),
     )
     if _object(response, "incomplete_details").get("reason") == "content_filter":
-        message = "the provider's content filter blocked the answer"
+        message = _("the provider's content filter blocked the answer")
         raise ModelFailed(message, cause="filter", spent=completion)
     return completion
 

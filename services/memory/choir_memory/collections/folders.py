@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import Conflict, InvalidRequest
-from choir_common.i18n import _
+from choir_common.i18n import _, join
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_collections import (
     CollectionDocuments,
@@ -26,7 +26,7 @@ from choir_memory.schema.store import SpaceRegistry, agent_transaction
 
 OWN_FOLDER = "collections"
 """The folder below the state directory whose contents may be followed; the rest of it is private."""
-COMPOSE_HINT = (
+COMPOSE_HINT = _(
     "With docker compose, only what is below CHOIR_COLLECTIONS can be read (.env.example)."
 )
 
@@ -126,7 +126,7 @@ class FolderService:
                 _("The folder {folder} is empty. Put a file into it first.").format(folder=folder)
             )
         if problem:
-            hint = f" {COMPOSE_HINT}" if problem == ABSENT else ""
+            hint = join("", (" ", COMPOSE_HINT)) if problem == ABSENT else ""
             raise InvalidRequest(
                 _("The folder {folder} cannot be followed. {problem}{hint}").format(
                     folder=folder, problem=problem, hint=hint

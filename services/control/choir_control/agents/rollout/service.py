@@ -159,7 +159,7 @@ class AgentRedeployer:
 
     async def redeploy(self, agent_id: str) -> str:
         """Update an agent; return a text about the result. The commit stays in either case."""
-        advice = f"Try `choirctl agent update {agent_id}`."
+        advice = _("Try `choirctl agent update {agent_id}`.").format(agent_id=agent_id)
         try:
             async with asyncio.timeout(UPDATE_TIMEOUT_S):
                 operation = await self._wait(await self._start(agent_id))

@@ -80,7 +80,7 @@ class RuntimeWithRecords(Generic[A]):
         spec = agent.spec
         # first, because a receiver may start the agent again
         del self._agents[spec.agent_id]
-        detail = f"{how}; its log is {self._logs.path(spec.agent_id)}"
+        detail = _("{how}; its log is {logs}").format(how=how, logs=self._logs.path(spec.agent_id))
         await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
 
     def _end_exits(self) -> None:

@@ -113,7 +113,9 @@ class Mirrors:
             try:
                 await self._update(source, within_s)
             except ChoirError as error:
-                warning = f"Cannot fetch {source.display_name}: {error.message}"
+                warning = _("Cannot fetch {display_name}: {error}").format(
+                    display_name=source.display_name, error=error.message
+                )
             commit = await self._known(source)
             if commit is None:
                 raise Unavailable(

@@ -131,8 +131,9 @@ class RepositorySurveyor:
             except ChoirError as error:
                 return SurveyedRepository(source, None, error.message), []
             warning = repository.warning and (
-                f"{repository.warning} {repository.commit[:COMMIT_CHARS]}, fetched earlier, is "
-                "used; it may be stale."
+                _("{warning} {commit}, fetched earlier, is used; it may be stale.").format(
+                    warning=repository.warning, commit=repository.commit[:COMMIT_CHARS]
+                )
             )
             return SurveyedRepository(source, repository.commit, warning), await self._faults(
                 repository

@@ -77,7 +77,9 @@ class EmailSender:
         OutcomeUnknown if it may have been sent.
         """
         if not MAIL_ADDRESS.fullmatch(user_id):
-            detail = f"{user_id!r} is not a mail address; correct the DM {message.dm!r}."
+            detail = _("{user_id!r} is not a mail address; correct the DM {dm!r}.").format(
+                user_id=user_id, dm=message.dm
+            )
             return _undeliverable(message, detail)
         async with self._locks.of(message.dm):
             state = await self._threads.load(message.dm)

@@ -59,7 +59,7 @@ class MetaError(_ApiModel):
     @property
     def text(self) -> str:
         """Return Meta's explanation with the code."""
-        words = self.error_data.details or self.message or self.title or "no explanation"
+        words = self.error_data.details or self.message or self.title or _("no explanation")
         return f"{words} (error {self.code})"
 
 
@@ -95,7 +95,7 @@ class CloudApiError(Exception):
 
     def interpret(self) -> ChoirError | RefusedError:
         """Return the error for the outbox: whether to try again, or why not."""
-        text = f"WhatsApp refuses: {self.text}"
+        text = _("WhatsApp refuses: {text}").format(text=self.text)
         match self.code:
             case code if code == WINDOW_CLOSED:
                 return Unavailable(CLOSED_TEXT, retry_after_s=CLOSED_PAUSE_S)
@@ -108,7 +108,7 @@ class CloudApiError(Exception):
             case code if code in ACCOUNT:
                 return Unavailable(text, retry_after_s=OPERATOR_PAUSE_S)
             case code if code in TOKEN:
-                text = f"Meta refuses the access token: {self.text}"
+                text = _("Meta refuses the access token: {text}").format(text=self.text)
                 return Unavailable(text, retry_after_s=OPERATOR_PAUSE_S)
             case code:
                 return RefusedError(text, blocks_user=code in USER_UNREACHABLE)

@@ -42,7 +42,7 @@ def start_fault(pod: Pod) -> str:
     if reason not in FAULTS:
         return ""
     advice = (
-        ". Set CHOIR_AGENT_IMAGE to an image that the cluster's nodes can pull"
+        _(". Set CHOIR_AGENT_IMAGE to an image that the cluster's nodes can pull")
         if reason in IMAGE_FAULTS
         else ""
     )
