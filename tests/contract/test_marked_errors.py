@@ -75,7 +75,6 @@ FOR_PROGRAMS = {
         for it in ("access", "agent_proxy", "client_connection", "keyed_requests", "proxied_keys")
     },
     "services/egress/choir_egress/endpoints.py": SERVICE,
-    "libs/choir_common/choir_common/eventlog/": AGENT,
     "libs/choir_common/choir_common/egress/dialer.py": MODEL,
     "deploy/local/choir_local/transcriber/app.py": SERVICE,
 }

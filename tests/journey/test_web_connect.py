@@ -3,6 +3,7 @@
 The same stack shows first that German views have no English words.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, Route, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from choir_common.http.client import make_client
 from choir_gateway.web.assets import STATIC
@@ -104,6 +105,18 @@ def words_of(texts: Iterable[str]) -> set[str]:
     return {word for text in texts for word in re.findall(r"[a-z]{3,}", text.lower())}
 
 
+async def read_words(page: Page) -> list[str]:
+    """Return the words of the page once two looks see the same: translations of services arrive later."""
+    before: list[str] = []
+    for _look in range(20):
+        texts: list[str] = await page.evaluate(READ_WORDS)
+        if texts == before:
+            break
+        before = texts
+        await asyncio.sleep(0.3)
+    return before
+
+
 async def mark_texts(route: Route) -> None:
     """Send a catalogue with its texts marked, but not the values in them."""
     answer = await route.fetch()
@@ -167,7 +180,7 @@ async def test_german_views_have_no_english_words(cockpit: Cockpit) -> None:
         heads = page.locator(".log-group-head[aria-expanded=false]")
         while await heads.count():
             await heads.evaluate_all("all => all.forEach((it) => it.click())")
-        texts = await page.evaluate(READ_WORDS)
+        texts = await read_words(page)
         assert len([text for text in texts if "⟦" in text]) > 10, place
         rest = [re.sub("⟦[^⟧]*⟧", " ", text) for text in texts]
         rest = [text for text in rest if not TECHNICAL.search(text)]

@@ -125,10 +125,10 @@ def connection_failure(error: BaseException, timeout_s: float, api_key: str | No
     if isinstance(error, httpx2.TimeoutException):
         return silence_failure(timeout_s)
     reason = str(error) or type(error).__name__
-    message = shorten(
+    text = shorten(
         _("the connection to the provider failed: {reason}").format(reason=reason), api_key
     )
     if isinstance(error, ResponseTooLarge):
-        return ModelFailed(message, cause="format", spent=UNKNOWN_OUTPUT)
+        return ModelFailed(text, cause="format", spent=UNKNOWN_OUTPUT)
     spent = UNKNOWN_OUTPUT if isinstance(error, CutResponse) else None
-    return NoModelResponse(message, cause="connection", spent=spent)
+    return NoModelResponse(text, cause="connection", spent=spent)

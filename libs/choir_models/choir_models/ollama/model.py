@@ -68,11 +68,11 @@ class OllamaModel:
             raise NoModelResponse(message, cause="connection") from error
         except httpx2.HTTPError as error:
             reason = str(error) or type(error).__name__
-            message = shorten(
+            text = shorten(
                 _("the connection to Ollama failed: {reason}").format(reason=reason), api_key
             )
             spent = UNKNOWN_OUTPUT if isinstance(error, CutResponse) else None
-            raise NoModelResponse(message, cause="connection", spent=spent) from error
+            raise NoModelResponse(text, cause="connection", spent=spent) from error
 
     async def close(self) -> None:
         """Close the connections."""

@@ -107,7 +107,7 @@ def _print_table(report: CostReport) -> None:
         _("COST"),
     )
     for line in report.lines:
-        group = state_text(line.group) if report.by == Group.KIND else line.group
+        group = state_text(line.group) if report.by == Group.KIND.value else line.group
         rows.add_row(*_cells(line, escape(group) or "-"))
     if len(report.lines) > 1:
         rows.add_row(*_cells(report.total, _("[bold]total[/]")))

@@ -161,7 +161,7 @@ class ConfigProposal:
         version = await self._config_applier.apply(
             Config.model_validate_json(canonical_json(document))
         )
-        return f"config.json is changed, and version {version} is active."
+        return _("config.json is changed, and version {version} is active.").format(version=version)
 
     async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         """Restore each changed value that is still in place; other edits since then stay."""

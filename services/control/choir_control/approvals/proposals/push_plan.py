@@ -35,7 +35,9 @@ async def execute_push_plan(clone: CommitBuilder, plan: JsonObject) -> str:
                 ref=clone.source.ref, display_name=clone.source.display_name
             )
         )
-    return f"{clone.source.ref} of {clone.source.display_name} is at {commit[:COMMIT_CHARS]}."
+    return _("{ref} of {name} is at {commit}.").format(
+        ref=clone.source.ref, name=clone.source.display_name, commit=commit[:COMMIT_CHARS]
+    )
 
 
 async def make_rollback_plan(

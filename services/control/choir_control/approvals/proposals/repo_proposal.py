@@ -101,7 +101,9 @@ async def _delete_branch(clone: CommitBuilder, approval: Approval) -> str:
             await clone.delete_branch(branch, commit)
     except ChoirError as error:
         # the approved change is applied; a leftover branch does no harm
-        return f"{branch} could not be deleted: {error.message}"
+        return _("{branch} could not be deleted: {error}").format(
+            branch=branch, error=error.message
+        )
     return ""
 
 

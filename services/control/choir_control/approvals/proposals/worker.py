@@ -13,6 +13,7 @@ import structlog
 from choir_common.approvals import request_digest
 from choir_common.errors import ChoirError, Conflict, NotFound, OutcomeUnknown, Unavailable
 from choir_common.i18n import _
+from choir_common.sentence_translation import StoredSentence
 from choir_common.wire.model import JsonObject
 from choir_control.agents.rollout.service import AgentRedeployer
 from choir_control.approvals.proposals.effect_store import Effect, EffectStore, Stage, StageResult
@@ -173,7 +174,9 @@ class ProposalWorker:
     ) -> bool:
         detail = detail[:MAX_DETAIL_CHARS]
         summary = summary_text(approval.request_type, approval.payload)
-        text = format_result(summary, approval.approval_id, _outcome_label(stage, failed), detail)
+        text = format_result(
+            summary, approval.approval_id, _outcome_label(stage, failed), StoredSentence(detail)
+        )
         user_text = self._approvals.translate(approval.dm, text)
         listener = await self._effects.find_live_session(approval.agent_id)
         # the conversation's lock: its signals must become visible in the order of their ids
