@@ -1,6 +1,6 @@
 """Errors that a person reads are marked for translation; `test_translations.py` then demands the translation.
 
-The rule is decided from the source: whoever creates an error of Choir's tree, or one of a messenger, gives it
+The rule is decided from the source: code that creates an error of Choir's tree, or one of a messenger, gives it
 no sentence but a marked one. Modules whose errors go to programs, or to an agent's model, are listed here.
 """
 

@@ -147,8 +147,11 @@ async def test_a_browser_gets_what_services_say_in_its_language(
 ) -> None:
     body = {"language": "de-AT", "texts": ["Discord limits the rate.", "what an agent says", ""]}
     path = "/v1/web/session/sentences"
-    refused = await browser.client.post(path, json=body, headers={"X-Choir-Language": "de"})
-    assert refused.status_code == 401 and refused.headers["content-language"] == "de"
+    german = {"Origin": web.tcp, "X-Choir-Language": "de"}
+    refused = await browser.client.post(SESSION, json={"token": "wrong"}, headers=german)
+    assert refused.headers["content-language"] == "de"
+    assert refused.json()["detail"] == "Das Betreiber-Token ist falsch."
+    assert (await browser.client.post(path, json=body)).status_code == 401
     await browser.sign_in(link=await link_for(web, "bob"))
     headers = {"Origin": web.tcp, "X-Choir-Page-Key": browser.key}
     answer = await browser.client.post(path, json=body, headers=headers)
