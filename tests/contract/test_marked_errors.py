@@ -1,7 +1,7 @@
 """Errors that a person reads are marked for translation; `test_translations.py` then demands the translation.
 
-The rule is decided from the source: code that creates an error of Choir's tree, or one of a messenger, gives it
-no sentence but a marked one. Modules whose errors go to programs, or to an agent's model, are listed here.
+The rule is decided from the source: an error of Choir's tree, or of a messenger, is created with no sentence
+but a marked one. Modules whose errors go to programs, or to an agent's model, are listed here.
 """
 
 import ast

@@ -45,7 +45,7 @@ def _is_for_programs(call: ast.Call) -> bool:
 
 
 def _is_no_text(text: str) -> bool:
-    return text.startswith("/") or text.lstrip().startswith("SELECT ")
+    return text.startswith(("/", "pip install ")) or text.lstrip().startswith("SELECT ")
 
 
 def name_of(function: ast.expr) -> str:
