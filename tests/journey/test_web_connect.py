@@ -138,7 +138,9 @@ async def test_what_the_server_says_is_german_in_a_german_page(cockpit: Cockpit)
     await expect(page.get_by_role("alert")).to_have_text("Das Betreiber-Token ist falsch.")
     await context.add_cookies(state["cookies"])  # type: ignore[arg-type]
     await page.reload()
-    await expect(page.get_by_role("alert")).to_contain_text("Die Anfrage 'appr_nichts' gibt es nicht.")
+    await expect(page.get_by_role("alert")).to_contain_text(
+        "Die Anfrage 'appr_nichts' gibt es nicht."
+    )
     # without a translation, its own words are shown as such
     await page.route(
         "**/v1/sessions/ses_nichts",
