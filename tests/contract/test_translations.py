@@ -2,8 +2,6 @@
 
 import ast
 import functools
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,9 +19,10 @@ from scripts.translations import (
     render_po,
     update,
 )
+from tests.support.sentences import bare_sentences
 
 CONTROL = ROOT / "services/control/choir_control"
-# where the words of chats are; a new module of texts belongs here
+# where the words of chats and the faults of configurations are; a new module of texts belongs here
 TEXT_MODULES = (
     *sorted((CONTROL / "conversations/commands").glob("*.py")),
     CONTROL / "agents/sessions/closing.py",
@@ -33,6 +32,10 @@ TEXT_MODULES = (
     CONTROL / "approvals/buttons.py",
     CONTROL / "approvals/nonce.py",
     CONTROL / "approvals/texts.py",
+    *(
+        CONTROL / f"configuration/{name}.py"
+        for name in ("agent_questions", "groups", "mailboxes", "pairing", "parsing", "validation")
+    ),
     CONTROL / "conversations/inbox/service.py",
     CONTROL / "conversations/pairing/texts.py",
     CONTROL / "conversations/schedules/texts.py",
@@ -58,8 +61,6 @@ GATEWAY_MODULES = tuple(
         "matrix/encryption.py",
     )
 )
-SENTENCE = re.compile(r"[A-Za-z]{2,} (?:\S+ )*[a-z]{2,}")
-MESSAGE_FUNCTIONS = {"_", "ngettext"}
 NOT_MESSAGES = {
     # for programs and logs
     "An update_id may not hold a NUL character.",
@@ -157,9 +158,9 @@ def test_each_language_has_a_catalogue() -> None:
 
 
 @pytest.mark.parametrize("path", TEXT_MODULES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_what_people_read_in_a_chat_is_a_message(path: Path) -> None:
+def test_what_people_read_in_a_chat_or_of_a_configuration_is_a_message(path: Path) -> None:
     """A sentence that is no message would stay English, whatever the language of the conversation."""
-    assert set(_bare_sentences(ast.parse(path.read_text()))) <= NOT_MESSAGES | set(KINDS)
+    assert set(bare_sentences(ast.parse(path.read_text()))) <= NOT_MESSAGES | set(KINDS)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_what_people_read_in_a_chat_is_a_message(path: Path) -> None:
 )
 def test_what_choirctl_says_is_a_message(path: Path) -> None:
     """Help texts need no mark: the catalogue has all help of all commands."""
-    assert set(_bare_sentences(ast.parse(path.read_text()))) <= NO_WORDS_OF_CHOIRCTL
+    assert set(bare_sentences(ast.parse(path.read_text()))) <= NO_WORDS_OF_CHOIRCTL
 
 
 @pytest.mark.parametrize(
@@ -175,48 +176,4 @@ def test_what_choirctl_says_is_a_message(path: Path) -> None:
 )
 def test_what_a_channel_adds_is_a_message(path: Path) -> None:
     """It stands beside the agent's words, in the language of the conversation."""
-    assert set(_bare_sentences(ast.parse(path.read_text()))) <= NOT_MESSAGES
-
-
-def _bare_sentences(node: ast.AST) -> Iterator[str]:
-    """Yield the sentences outside messages: neither documentation, nor patterns, logs and operators' rows."""
-    match node:
-        case ast.Expr(value=ast.Constant()) | ast.keyword(arg="help" | "epilog"):
-            return
-        case ast.Subscript(value=ast.Name(id="Annotated")) | ast.Assert():
-            return
-        case ast.Call() if _name(node.func) in MESSAGE_FUNCTIONS or _is_for_programs(node):
-            return
-        case ast.Call(args=[summary, *_]) if _name(node.func) == "CommandSpec":
-            yield from _bare_sentences(summary)
-        case ast.Constant(value=str(text)) if SENTENCE.search(text) and not _is_no_text(text):
-            yield text
-        case ast.JoinedStr(values=values):
-            parts = [it.value if isinstance(it, ast.Constant) else "{}" for it in values]
-            text = "".join(map(str, parts))
-            if SENTENCE.search(text) and not _is_no_text(text):
-                yield text
-        case _:
-            for child in ast.iter_child_nodes(node):
-                yield from _bare_sentences(child)
-
-
-def _is_for_programs(call: ast.Call) -> bool:
-    name = _name(call.func)
-    if name == "CommandSpec":
-        typed = len(call.args) > 2 or any(it.arg == "typed_form" for it in call.keywords)
-        return not typed
-    return name.startswith(("log.", "re.")) or name in {
-        "AssertionError",
-        "CommandEntry",
-        "CommandSpec.for_operators",
-        "self._refuse",
-    }
-
-
-def _is_no_text(text: str) -> bool:
-    return text.startswith("/") or text.lstrip().startswith("SELECT ")
-
-
-def _name(function: ast.expr) -> str:
-    return ast.unparse(function)
+    assert set(bare_sentences(ast.parse(path.read_text()))) <= NOT_MESSAGES

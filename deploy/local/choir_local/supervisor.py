@@ -21,6 +21,7 @@ import psutil
 from choir_common.backoff import Backoff
 from choir_common.errors import StartupError
 from choir_common.forks.client import ChildProcess
+from choir_common.i18n import _
 from choir_common.logs.retention import LogLimitsSource
 from choir_common.redactor import Redactor
 from choir_local.child_log import ChildLog
@@ -259,10 +260,10 @@ class _ChildRunner:
         probe = self.child.probe
         while probe is not None and await wait_for_hang(process, self.child.program, probe):
             if self._replacements.try_use():
-                self._set("ready", note="it stopped responding and was killed")
+                self._set("ready", note=_("it stopped responding and was killed"))
                 process.kill()
                 break
-            self._set("ready", note="it is not responding, and the replacement limit is reached")
+            self._set("ready", note=_("it is not responding, and the replacement limit is reached"))
         await process.wait()
 
     def _handle_failed_start(self, error: StartupError | OSError) -> None:
@@ -289,7 +290,9 @@ class _ChildRunner:
         self.state = self.state.model_copy(update={"last_exit": code, "pid": None, "born": None})
 
     def _count_restart(self) -> None:
-        note = self.state.note or f"ended with code {self.state.last_exit}"
+        note = self.state.note or _("ended with code {last_exit}").format(
+            last_exit=self.state.last_exit
+        )
         self.state = self.state.model_copy(update={"restarts": self.state.restarts + 1})
         self._set("restarting", note=note)
 

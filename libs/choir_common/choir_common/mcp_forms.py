@@ -15,6 +15,7 @@ import orjson
 from pydantic import JsonValue
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 
 MAX_FIELDS = 30
@@ -58,12 +59,18 @@ class FormField:
 def read_form(schema: JsonObject) -> tuple[FormField, ...]:
     """Return the fields of a form; raises InvalidRequest if the protocol has no such form."""
     if len(orjson.dumps(schema)) > MAX_FORM_BYTES:
-        raise InvalidRequest(f"The form takes more than {MAX_FORM_BYTES} bytes.")
+        raise InvalidRequest(
+            _("The form takes more than {max_form_bytes} bytes.").format(
+                max_form_bytes=MAX_FORM_BYTES
+            )
+        )
     properties, required = schema.get("properties"), schema.get("required", [])
     if schema.get("type") != "object" or not isinstance(properties, dict):
-        raise InvalidRequest("The form is no object with properties.")
+        raise InvalidRequest(_("The form is no object with properties."))
     if len(properties) > MAX_FIELDS:
-        raise InvalidRequest(f"The form has more than {MAX_FIELDS} fields.")
+        raise InvalidRequest(
+            _("The form has more than {max_fields} fields.").format(max_fields=MAX_FIELDS)
+        )
     names = {*required} if isinstance(required, list) else set()
     return tuple(_read_field(name, value, name in names) for name, value in properties.items())
 
@@ -92,7 +99,7 @@ def check_address(address: str) -> None:
     except ValueError:
         is_plain = False
     if not is_plain or parts.scheme != "https" or len(address) > MAX_TEXT or " " in address:
-        raise InvalidRequest("An address must be https, with a host and without a user name.")
+        raise InvalidRequest(_("An address must be https, with a host and without a user name."))
 
 
 def needs_values(schema: JsonObject) -> bool:
@@ -109,14 +116,16 @@ def read_typed(schema: JsonObject, text: str) -> dict[str, JsonValue]:
         try:
             values = orjson.loads(text)
         except orjson.JSONDecodeError:
-            raise InvalidRequest("The values are no valid JSON.") from None
+            raise InvalidRequest(_("The values are no valid JSON.")) from None
         return dict(values)
     names = [field.name for field in read_form(schema)]
     pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     start, *parts = re.split(rf"(?:^|\s)({pattern})=", text) if names else [text]
     if start.strip():
         raise InvalidRequest(
-            f"{start.split()[0][:60]!r} is not NAME=VALUE of a field: {', '.join(names) or 'none'}."
+            _("{text!r} is not NAME=VALUE of a field: {names}.").format(
+                text=start.split()[0][:60], names=", ".join(names) or _("none")
+            )
         )
     return {name: value.strip() for name, value in zip(parts[::2], parts[1::2], strict=True)}
 
@@ -130,7 +139,9 @@ def check_values(schema: JsonObject, values: Mapping[str, JsonValue]) -> JsonObj
     unknown = [name for name in values if name not in fields]
     if unknown:
         raise InvalidRequest(
-            f"The form has no field {unknown[0][:60]!r}; it has {', '.join(fields) or 'none'}."
+            _("The form has no field {unknown!r}; it has {fields}.").format(
+                unknown=unknown[0][:60], fields=", ".join(fields) or _("none")
+            )
         )
     content: JsonObject = {}
     for field in fields.values():
@@ -141,14 +152,18 @@ def check_values(schema: JsonObject, values: Mapping[str, JsonValue]) -> JsonObj
     missing = [f.name for f in fields.values() if f.is_required and f.name not in content]
     if missing:
         raise InvalidRequest(
-            f"The form needs {', '.join(missing)}: answer with NAME=VALUE for each."
+            _("The form needs {missing}: answer with NAME=VALUE for each.").format(
+                missing=", ".join(missing)
+            )
         )
     return content
 
 
 def _read_field(name: str, field: JsonValue, is_required: bool) -> FormField:
     if not FIELD_NAME.fullmatch(name) or not isinstance(field, dict):
-        raise InvalidRequest("A field of the form has a name with other characters than letters.")
+        raise InvalidRequest(
+            _("A field of the form has a name with other characters than letters.")
+        )
     kind = str(field.get("type"))
     items = field.get("items")
     source = items if kind == "array" and isinstance(items, dict) else field
@@ -162,7 +177,9 @@ def _read_field(name: str, field: JsonValue, is_required: bool) -> FormField:
         case "number" | "integer" | "boolean":
             return _field(name, kind, is_required, field, (), ("minimum", "maximum"))
     raise InvalidRequest(
-        f"The field {name} is no text, number, boolean or choice, as forms of the protocol have."
+        _(
+            "The field {name} is no text, number, boolean or choice, as forms of the protocol have."
+        ).format(name=name)
     )
 
 
@@ -189,7 +206,11 @@ def _options(schema: JsonObject) -> Iterator[str]:
     for number, option in enumerate(listed if isinstance(listed, list) else []):
         value = option.get("const") if isinstance(option, dict) else option
         if not isinstance(value, str) or number == MAX_OPTIONS:
-            raise InvalidRequest(f"A choice of the form is no text, or there are over {number}.")
+            raise InvalidRequest(
+                _("A choice of the form is no text, or there are over {number}.").format(
+                    number=number
+                )
+            )
         yield value
 
 
@@ -215,7 +236,9 @@ def _read_value(field: FormField, value: JsonValue) -> JsonValue:
                 _check_option(field, choice)
             _check_size(field, len(choices))
             return [*choices]
-    raise InvalidRequest(f"The value of {field.name} is no {field.kind}.")
+    raise InvalidRequest(
+        _("The value of {field} is no {kind}.").format(field=field.name, kind=field.kind)
+    )
 
 
 def _parse_number(field: FormField, value: str | float) -> int | float:
@@ -226,22 +249,34 @@ def _parse_number(field: FormField, value: str | float) -> int | float:
     except (ValueError, OverflowError):
         number = float("nan")
     if not abs(number) < float("inf"):
-        raise InvalidRequest(f"The value of {field.name} is no {field.kind}.")
+        raise InvalidRequest(
+            _("The value of {field} is no {kind}.").format(field=field.name, kind=field.kind)
+        )
     return number
 
 
 def _check_option(field: FormField, value: str) -> None:
     if field.options and value not in field.options:
         listed = ", ".join(ascii(option[:60]).strip("'") for option in field.options[:20])
-        raise InvalidRequest(f"The value of {field.name} is one of {listed}.")
+        raise InvalidRequest(
+            _("The value of {field} is one of {listed}.").format(field=field.name, listed=listed)
+        )
 
 
 def _check_size(field: FormField, size: float) -> None:
-    what = "" if field.kind in ("number", "integer") else "length of the "
+    what = _("value") if field.kind in ("number", "integer") else _("length of the value")
     if field.least is not None and size < field.least:
-        raise InvalidRequest(f"The {what}value of {field.name} is below {field.least:g}.")
+        raise InvalidRequest(
+            _("The {what} of {field} is below {least:g}.").format(
+                what=what, field=field.name, least=field.least
+            )
+        )
     if field.most is not None and size > field.most:
-        raise InvalidRequest(f"The {what}value of {field.name} is above {field.most:g}.")
+        raise InvalidRequest(
+            _("The {what} of {field} is above {most:g}.").format(
+                what=what, field=field.name, most=field.most
+            )
+        )
 
 
 def _number(value: JsonValue) -> float | None:

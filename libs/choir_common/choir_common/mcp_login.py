@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import ConfigDict, Field, ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.mcp_config import oauth_token_secret
 from choir_common.wire.model import WireModel
 
@@ -121,7 +122,7 @@ def renewed_login(login: McpLogin, body: bytes, now: float) -> tuple[str, McpLog
     try:
         answer = TokenAnswer.model_validate_json(body)
     except ValidationError:
-        raise InvalidRequest("The authorization server's answer has no token.") from None
+        raise InvalidRequest(_("The authorization server's answer has no token.")) from None
     changes = {
         "refresh_token": answer.refresh_token or login.refresh_token,
         "expires_at": now + (answer.expires_in or DEFAULT_LIFETIME_S),

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 
 _TEXT = r'"(?:[^"\\\n]|\\.)*"'
 _PAIR = re.compile(rf"({_TEXT})\s*:\s*({_TEXT})")
@@ -22,12 +23,20 @@ def read_secrets(path: Path) -> dict[str, str]:
         return {}
     except json.JSONDecodeError as error:
         raise StartupError(
-            f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}). Correct it."
+            _("{path}, line {lineno}, column {colno}: not JSON ({error}). Correct it.").format(
+                path=path, lineno=error.lineno, colno=error.colno, error=error.msg
+            )
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise StartupError(f"Cannot read the secrets in {path}: {error}.") from None
+        raise StartupError(
+            _("Cannot read the secrets in {path}: {error}.").format(path=path, error=error)
+        ) from None
     if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
-        raise StartupError(f"{path} must contain one JSON object of names and strings. Correct it.")
+        raise StartupError(
+            _("{path} must contain one JSON object of names and strings. Correct it.").format(
+                path=path
+            )
+        )
     return values
 
 

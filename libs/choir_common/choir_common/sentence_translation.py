@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from choir_common.i18n import ENGLISH, LANGUAGES, catalogue_texts
+from choir_common.i18n import ENGLISH, LANGUAGES, Message, catalogue_texts
 
 MAX_LENGTH = 2_000
 """Characters; a longer text quotes something, and patterns would take time on it."""
@@ -166,6 +166,16 @@ class _Sentences:
 @lru_cache(maxsize=len(LANGUAGES))
 def _sentences(language: str) -> _Sentences:
     return _Sentences(language)
+
+
+class StoredSentence(Message):
+    """A sentence of Choir that was stored or received as English text, such as the error of an operation."""
+
+    __slots__ = ()
+
+    def in_language(self, language: str) -> str:
+        """Return it in one of `LANGUAGES`; what is no sentence of Choir stays as it is."""
+        return translate_sentence(str(self), language)
 
 
 def translate_sentence(text: str, language: str) -> str:

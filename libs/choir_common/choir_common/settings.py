@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from choir_common.addresses import ADDRESS_RULES
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -53,7 +54,7 @@ class ServiceSettings(BaseSettings):
         try:
             return cls()
         except ValidationError as error:
-            raise StartupError(_format_errors("Invalid environment variables", error)) from error
+            raise StartupError(_format_errors(_("Invalid environment variables"), error)) from error
 
     def read_secrets(self, model: type[S]) -> S:
         """Read this service's secrets into `model`.
@@ -65,8 +66,10 @@ class ServiceSettings(BaseSettings):
             return model.model_validate_json(text or "{}")
         except OSError as error:
             raise StartupError(
-                f"Cannot read the secrets of this service from {self.secrets_file}: "
-                f"{error.strerror}. Set CHOIR_SECRETS_FILE to a readable JSON file."
+                _(
+                    "Cannot read the secrets of this service from {secrets_file}: {error}. Set "
+                    "CHOIR_SECRETS_FILE to a readable JSON file."
+                ).format(secrets_file=self.secrets_file, error=error.strerror)
             ) from error
         except ValidationError as error:
             where = f"Invalid secrets in {self.secrets_file}"

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.local_tools import ToolCheckReport, ToolCheckRequest, ToolFinding
 
 PROGRAM = (sys.executable, "-I", "-m", "choir_agent.tool_bench", "check")
@@ -21,8 +22,10 @@ def run_tool_check(request: ToolCheckRequest) -> ToolCheckReport:
     """Return the tools of a directory, and every fault. Raises Unavailable."""
     if find_spec("choir_agent") is None:
         raise Unavailable(
-            "The agent's package is not installed here, and only it can check tools. Run this where "
-            "agents run as processes, or in the agent's container."
+            _(
+                "The agent's package is not installed here, and only it can check tools. Run this where "
+                "agents run as processes, or in the agent's container."
+            )
         )
     try:
         done = subprocess.run(
@@ -34,12 +37,16 @@ def run_tool_check(request: ToolCheckRequest) -> ToolCheckReport:
             cwd="/",
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable(f"The check of the tools did not run: {error}.") from error
+        raise Unavailable(
+            _("The check of the tools did not run: {error}.").format(error=error)
+        ) from error
     try:
         return ToolCheckReport.model_validate_json(done.stdout)
     except ValidationError:
         reason = done.stderr.decode(errors="replace").strip()[-500:]
-        raise Unavailable(f"The check of the tools failed: {reason or done.returncode}.") from None
+        raise Unavailable(
+            _("The check of the tools failed: {reason}.").format(reason=reason or done.returncode)
+        ) from None
 
 
 def describe_fault(fault: ToolFinding) -> str:

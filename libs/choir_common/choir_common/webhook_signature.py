@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from choir_common.errors import Unauthorized
+from choir_common.i18n import _
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 VERSION = "v1,"
@@ -57,17 +58,33 @@ class WebhookSigner:
         # before all checks: the time of a response must not tell which of them failed
         expected = (VERSION + self._digest(message_id, timestamp, body)).encode()
         if not 0 < len(message_id) <= MAX_ID_CHARS or not message_id.isprintable():
-            raise Unauthorized(f"The header {ID} must have 1 to {MAX_ID_CHARS} characters.")
+            raise Unauthorized(
+                _("The header {id} must have 1 to {max_id_chars} characters.").format(
+                    id=ID, max_id_chars=MAX_ID_CHARS
+                )
+            )
         signatures = headers.get(SIGNATURE, "").encode().split(b" ")
         if not any(hmac.compare_digest(expected, signature) for signature in signatures):
-            raise Unauthorized(f"The header {SIGNATURE} does not match the request.")
+            raise Unauthorized(
+                _("The header {signature} does not match the request.").format(signature=SIGNATURE)
+            )
         # after the signature: only the owner of the key learns how the clocks differ
         if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= MAX_DIGITS):
-            raise Unauthorized(f"The header {TIMESTAMP} must be in seconds since 1970.")
+            raise Unauthorized(
+                _("The header {timestamp} must be in seconds since 1970.").format(
+                    timestamp=TIMESTAMP
+                )
+            )
         if abs(int(timestamp) - now.timestamp()) > TOLERANCE.total_seconds():
             raise Unauthorized(
-                f"The header {TIMESTAMP} differs from this machine's clock by more than "
-                f"{TOLERANCE.total_seconds():.0f} s; here it is {int(now.timestamp())}."
+                _(
+                    "The header {timestamp} differs from this machine's clock by more than {tolerance:.0f} "
+                    "s; here it is {now}."
+                ).format(
+                    timestamp=TIMESTAMP,
+                    tolerance=TOLERANCE.total_seconds(),
+                    now=int(now.timestamp()),
+                )
             )
         return message_id
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 from choir_files.errors import UnreadableFile
 from choir_files.formats import ChildFormat, FileFormat
 from choir_files.plain_text import MAX_BYTES, MAX_CHARACTERS, check_text, decode_text
@@ -147,8 +148,10 @@ class FileReader:
         if not ready:
             self.close()
             raise Unavailable(
-                "Files cannot be read: the process that reads them did not start. Install the packages of "
-                "choir-files again (`make install`)."
+                _(
+                    "Files cannot be read: the process that reads them did not start. Install the packages "
+                    "of choir-files again (`make install`)."
+                )
             )
         ours.settimeout(REPLY_S)
         return ours

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from choir_common.i18n import _
 from choir_models.model import UNKNOWN_OUTPUT, ModelFailed
 
 MAX_CALL_S = 1_800.0
@@ -29,7 +30,9 @@ async def call_deadline(timeout_s: float) -> AsyncGenerator[None]:
     except TimeoutError as error:
         if not deadline.expired():
             raise
-        message = f"the provider's answer was not complete after {limit_s:g} s"
+        message = _("the provider's answer was not complete after {limit_s:g} s").format(
+            limit_s=limit_s
+        )
         raise ModelFailed(message, cause="timeout", spent=UNKNOWN_OUTPUT) from error
 
 
@@ -38,5 +41,5 @@ def silence_failure(timeout_s: float) -> ModelFailed:
 
     The provider had the request, and may bill it.
     """
-    message = f"the provider sent nothing for {timeout_s:g} s"
+    message = _("the provider sent nothing for {timeout_s:g} s").format(timeout_s=timeout_s)
     return ModelFailed(message, cause="timeout", spent=UNKNOWN_OUTPUT)

@@ -11,6 +11,7 @@ import httpx2
 from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_common.http.socket_transport import TcpTransport
+from choir_common.i18n import _
 from choir_models.call_deadline import silence_failure
 from choir_models.model import UNKNOWN_OUTPUT, ModelFailed, NoModelResponse
 from choir_models.provider_errors import shorten
@@ -117,13 +118,17 @@ def create_http_client(
 def connection_failure(error: BaseException, timeout_s: float, api_key: str | None) -> ModelFailed:
     """Return the failure for an error of the HTTP client."""
     if isinstance(error, httpx2.ConnectTimeout):
-        message = f"the provider did not accept a connection within {CONNECT_S:g} s"
+        message = _("the provider did not accept a connection within {connect_s:g} s").format(
+            connect_s=CONNECT_S
+        )
         return NoModelResponse(message, cause="connection")
     if isinstance(error, httpx2.TimeoutException):
         return silence_failure(timeout_s)
     reason = str(error) or type(error).__name__
-    message = shorten(f"the connection to the provider failed: {reason}", api_key)
+    text = shorten(
+        _("the connection to the provider failed: {reason}").format(reason=reason), api_key
+    )
     if isinstance(error, ResponseTooLarge):
-        return ModelFailed(message, cause="format", spent=UNKNOWN_OUTPUT)
+        return ModelFailed(text, cause="format", spent=UNKNOWN_OUTPUT)
     spent = UNKNOWN_OUTPUT if isinstance(error, CutResponse) else None
-    return NoModelResponse(message, cause="connection", spent=spent)
+    return NoModelResponse(text, cause="connection", spent=spent)

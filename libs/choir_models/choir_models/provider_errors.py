@@ -12,6 +12,7 @@ import orjson
 from pydantic import JsonValue
 
 from choir_common.errors import ChoirError, RateLimited
+from choir_common.i18n import _
 from choir_common.redactor import redact_secrets
 from choir_models.model import (
     ContextOverflow,
@@ -84,7 +85,7 @@ def error_from_response(
 ) -> ChoirError:
     """Return the error for an HTTP response with an error status."""
     if status == UNAUTHORIZED and not api_key:
-        return ModelFailed("the provider wants an API key (401), and none was sent", cause="key")
+        return ModelFailed(_("the provider wants an API key (401), and none was sent"), cause="key")
     return _classify(status, _whole_text(body), _error_message(body), headers, now, api_key)
 
 
@@ -113,17 +114,33 @@ def _classify(
     detail = shorten(f"{status_text}: {text}" if text else status_text, api_key)
     if (status in (BAD_REQUEST, TOO_LARGE, 0) and _OVERFLOW.search(body)) or status == TOO_LARGE:
         return ContextOverflow(
-            f"the conversation exceeds the model's context window ({detail})", cause="too_long"
+            _("the conversation exceeds the model's context window ({detail})").format(
+                detail=detail
+            ),
+            cause="too_long",
         )
     if status in (BAD_REQUEST, FORBIDDEN, 0) and _FILTER.search(body):
         return ModelFailed(
-            f"the provider's content filter refused the request ({detail})", cause="filter"
+            _("the provider's content filter refused the request ({detail})").format(detail=detail),
+            cause="filter",
         )
     if status == UNAUTHORIZED or (status == BAD_REQUEST and _BAD_KEY.search(body)):
         # The provider's text may quote the key or a part of it.
-        return ModelFailed(f"the provider refused the API key ({status})", cause="key")
+        return ModelFailed(
+            _("the provider refused the API key ({status})").format(status=status), cause="key"
+        )
     if status == TOO_MANY and _DAILY_QUOTA.search(body):
-        return ModelFailed(f"the provider's quota for today is used up ({detail})", cause="rate")
+        return ModelFailed(
+            _("the provider's quota for today is used up ({detail})").format(detail=detail),
+            cause="rate",
+        )
+    return _classify_limit(status, body, text, headers, now, detail)
+
+
+def _classify_limit(
+    status: int, body: str, text: str, headers: Mapping[str, str], now: datetime, detail: str
+) -> ChoirError:
+    """Return the error of a status that may pass: no credit, too many requests, or a failed server."""
     delay = _RETRY_DELAY.search(body)
     wait_s = _number(delay[1]) if delay else retry_after_s(headers, now)
     if (
@@ -132,9 +149,12 @@ def _classify(
         or (status == TOO_MANY and not delay and _QUOTA.search(body))
         or (status == BAD_REQUEST and _NO_CREDIT.search(text))
     ):
-        return ModelFailed(f"the provider account has no credit left ({detail})", cause="credit")
+        return ModelFailed(
+            _("the provider account has no credit left ({detail})").format(detail=detail),
+            cause="credit",
+        )
     if status == TOO_MANY:
-        return RateLimited("the provider limits the rate of requests", retry_after_s=wait_s)
+        return RateLimited(_("the provider limits the rate of requests"), retry_after_s=wait_s)
     if status == BAD_REQUEST and _NO_MODEL.search(body):
         return ModelFailed(detail, cause="not_found")
     if status in (BAD_REQUEST, UNPROCESSABLE):

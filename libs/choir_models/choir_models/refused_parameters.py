@@ -9,6 +9,7 @@ import re
 
 import structlog
 
+from choir_common.i18n import _
 from choir_common.wire.config import ModelConfig
 from choir_models.completion_limits import (
     LEAST_LIMIT,
@@ -163,8 +164,10 @@ class AdaptingModel:
             return False
         if prompt.is_limited and without | {name} >= set(limit_names(settings)):
             raise ModelFailed(
-                "it refuses a limit of its output, without which a budget in money cannot be kept "
-                f"({error.message})",
+                _(
+                    "it refuses a limit of its output, without which a budget in money cannot be kept "
+                    "({error})"
+                ).format(error=error.message),
                 cause="request",
             ) from error
         log.info("the model refuses a parameter; sending no more of it",

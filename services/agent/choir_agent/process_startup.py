@@ -10,6 +10,7 @@ import sys
 from pydantic import ValidationError
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.wire.rpc import AgentStartParameters
 from choir_common.wire.validation_messages import error_messages
 
@@ -34,7 +35,11 @@ def harden_process() -> None:
     for option, value in options:
         if libc.prctl(option, value, 0, 0, 0) != 0:
             reason = os.strerror(ctypes.get_errno())
-            raise StartupError(f"The kernel refused prctl({option}, {value}): {reason}.")
+            raise StartupError(
+                _("The kernel refused prctl({option}, {value}): {reason}.").format(
+                    option=option, value=value, reason=reason
+                )
+            )
 
 
 def read_boot_message(descriptor: int = 0) -> AgentStartParameters:
@@ -50,12 +55,16 @@ def read_boot_message(descriptor: int = 0) -> AgentStartParameters:
         line += chunk
     if not line.strip():
         raise StartupError(
-            "Standard input is empty. Control starts agents and sends one line of JSON "
-            "(AgentStartParameters) there."
+            _(
+                "Standard input is empty. Control starts agents and sends one line of JSON "
+                "(AgentStartParameters) there."
+            )
         )
     try:
         return AgentStartParameters.model_validate_json(line)
     except ValidationError as error:
         faults = "; ".join(error_messages(error, "line"))
         # `from None`: pydantic's own message would quote the token.
-        raise StartupError(f"The line is not a valid AgentStartParameters: {faults}.") from None
+        raise StartupError(
+            _("The line is not a valid AgentStartParameters: {faults}.").format(faults=faults)
+        ) from None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.wire.config import AgentSettings
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -48,7 +49,9 @@ class AgentProcessSettings:
         level = os.environ.get("CHOIR_LOG_LEVEL", "info").lower()
         if level not in LOG_LEVELS:
             raise StartupError(
-                f"CHOIR_LOG_LEVEL is {level!r}; it takes one of {', '.join(LOG_LEVELS)}."
+                _("CHOIR_LOG_LEVEL is {level!r}; it takes one of {log_levels}.").format(
+                    level=level, log_levels=", ".join(LOG_LEVELS)
+                )
             )
         launcher = os.environ.get("CHOIR_CALL_LAUNCHER")
         return cls(

@@ -10,6 +10,7 @@ from pydantic import Field, Json
 
 from choir_common.addresses import HOST_AND_PORT_PATTERN, TlsMode, is_loopback
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.postgres.configured import read_postgres_address
 from choir_common.settings import BusServiceSettings, ServiceSecrets
 from choir_common.wire.config import ModelConfig
@@ -210,13 +211,16 @@ def check_exposure(settings: ControlSettings, secrets: ControlSecrets) -> None:
         return
     if settings.tls == "off":
         raise StartupError(
-            f"CHOIR_HTTP_HOST is {settings.http_host}, which other machines can reach, and "
-            "CHOIR_TLS is off: tokens would be sent unencrypted. Leave CHOIR_TLS at auto, or "
-            "listen on 127.0.0.1."
+            _(
+                "CHOIR_HTTP_HOST is {http_host}, which other machines can reach, and CHOIR_TLS is off: "
+                "tokens would be sent unencrypted. Leave CHOIR_TLS at auto, or listen on 127.0.0.1."
+            ).format(http_host=settings.http_host)
         )
     if secrets.operator_token:
         return
     raise StartupError(
-        f"CHOIR_HTTP_HOST is {settings.http_host}, which other machines can reach, but there is no "
-        "operator token. Add operator_token to the secrets, or listen on 127.0.0.1."
+        _(
+            "CHOIR_HTTP_HOST is {http_host}, which other machines can reach, but there is no "
+            "operator token. Add operator_token to the secrets, or listen on 127.0.0.1."
+        ).format(http_host=settings.http_host)
     )

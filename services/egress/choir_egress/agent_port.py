@@ -15,6 +15,7 @@ from choir_common.egress.greeting import MAX_GREETING, greeting_agent, is_greeti
 from choir_common.egress.http_head import MAX_HEAD_BYTES
 from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp_address
+from choir_common.i18n import _
 from choir_egress.agent_table import AgentTable
 from choir_egress.settings import EgressSecrets
 
@@ -80,8 +81,10 @@ def server_tls(secrets: EgressSecrets) -> ssl.SSLContext:
     """Return the TLS settings of the ports. Raises StartupError without a valid certificate."""
     if not (secrets.certificate and secrets.private_key and secrets.token):
         raise StartupError(
-            "CHOIR_EGRESS_AGENTS is set, so the service's secrets need `certificate`, `private_key` and "
-            "`token`. Set CHOIR_SECRETS_FILE to a file that has them."
+            _(
+                "CHOIR_EGRESS_AGENTS is set, so the service's secrets need `certificate`, `private_key` "
+                "and `token`. Set CHOIR_SECRETS_FILE to a file that has them."
+            )
         )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -95,7 +98,9 @@ def server_tls(secrets: EgressSecrets) -> ssl.SSLContext:
             context.load_cert_chain(*files)
         except (OSError, ssl.SSLError) as error:
             raise StartupError(
-                f"The certificate of the egress service cannot be used: {error.strerror}. It is "
-                "`certificate` with `private_key` in CHOIR_SECRETS_FILE, both as PEM."
+                _(
+                    "The certificate of the egress service cannot be used: {error}. It is `certificate` with "
+                    "`private_key` in CHOIR_SECRETS_FILE, both as PEM."
+                ).format(error=error.strerror)
             ) from error
     return context

@@ -9,6 +9,7 @@ from choir_common.egress.addresses import parse_allowlist
 from choir_common.egress.dialer import SystemResolver
 from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp_address, bind_unix, serve, stop_on_signals
+from choir_common.i18n import _
 from choir_common.metrics import Metrics
 from choir_common.redactor import Redactor
 from choir_egress.agent_port import AgentPort, server_tls
@@ -46,8 +47,10 @@ async def run_egress(settings: EgressSettings, secrets: EgressSecrets, redactor:
         if settings.egress_agents:
             if not http:
                 raise StartupError(
-                    "CHOIR_EGRESS_AGENTS is set, and CHOIR_EGRESS_HTTP is not: control could not tell this "
-                    "service which agents run. Set it to host:port, such as 0.0.0.0:9404."
+                    _(
+                        "CHOIR_EGRESS_AGENTS is set, and CHOIR_EGRESS_HTTP is not: control could not "
+                        "tell this service which agents run. Set it to host:port, such as 0.0.0.0:9404."
+                    )
                 )
             tls = server_tls(secrets)
             port = await AgentPort(table).open(settings.egress_agents, tls)

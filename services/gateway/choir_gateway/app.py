@@ -12,6 +12,7 @@ from choir_common.bus.client import Bus, Endpoint
 from choir_common.clients.control import NatsControlClient
 from choir_common.errors import ChoirError, StartupError
 from choir_common.http.listen import bind_tcp_address, bind_unix, serve, stop_on_signals
+from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_common.telemetry import Redactor
 from choir_gateway import VERSION
@@ -134,8 +135,10 @@ def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> list[socket.soc
     if settings.gateway_http is not None:
         if not secrets.gateway_token:
             raise StartupError(
-                "CHOIR_GATEWAY_HTTP makes the gateway listen on TCP, but its secrets contain no "
-                "gateway_token to authenticate callers. Add it, or unset CHOIR_GATEWAY_HTTP."
+                _(
+                    "CHOIR_GATEWAY_HTTP makes the gateway listen on TCP, but its secrets contain no "
+                    "gateway_token to authenticate callers. Add it, or unset CHOIR_GATEWAY_HTTP."
+                )
             )
         sockets.append(bind_tcp_address(settings.gateway_http, "CHOIR_GATEWAY_HTTP"))
     if not sockets or settings.gateway_socket is not None:

@@ -257,7 +257,7 @@ class ChannelRegistry:
             )
         dm = self._conversations.by_name.get(name)
         if dm is None:
-            names = ", ".join(sorted(self._conversations.by_name)) or "none"
+            names = ", ".join(sorted(self._conversations.by_name)) or _("none")
             raise NotFound(
                 _("There is no DM {name!r}. Configured: {names}.").format(
                     name=name[:64], names=names

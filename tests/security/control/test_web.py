@@ -142,6 +142,24 @@ async def test_a_browser_signs_in_with_the_operator_token_and_out_again(
         assert (await browser.sign_in(token=OPERATOR_TOKEN, path=path)).status_code == 400
 
 
+async def test_a_browser_gets_what_services_say_in_its_language(
+    web: World, browser: Browser
+) -> None:
+    body = {"language": "de-AT", "texts": ["Discord limits the rate.", "what an agent says", ""]}
+    path = "/v1/web/session/sentences"
+    german = {"Origin": web.tcp, "X-Choir-Language": "de"}
+    refused = await browser.client.post(SESSION, json={"token": "wrong"}, headers=german)
+    assert refused.headers["content-language"] == "de"
+    assert refused.json()["detail"] == "Das Betreiber-Token ist falsch."
+    assert (await browser.client.post(path, json=body)).status_code == 401
+    await browser.sign_in(link=await link_for(web, "bob"))
+    headers = {"Origin": web.tcp, "X-Choir-Page-Key": browser.key}
+    answer = await browser.client.post(path, json=body, headers=headers)
+    assert answer.json()["texts"] == ["Discord begrenzt die Rate.", "what an agent says", ""]
+    too_long = {"language": "de", "texts": ["x" * 2_001]}
+    assert (await browser.client.post(path, json=too_long, headers=headers)).status_code == 400
+
+
 async def test_an_open_log_stream_ends_with_the_session_of_the_browser(
     web: World, browser: Browser
 ) -> None:

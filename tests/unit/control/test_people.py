@@ -182,14 +182,14 @@ def test_agents_are_told_who_speaks_in_a_group() -> None:
         ({"x": GROUP | {"topic": "general"}}, "dms.x.topic: 'general' is not a topic's id"),
         ({"x": CHANNEL | {"chat_id": "-100"}}, "dms.x.chat_id: '-100' is not a channel's id"),
         ({"x": CHANNEL | {"topic": "5"}}, "dms.x.topic: '5' is not a thread's id"),
-        ({"x": {"gateway": "s", "user_id": "C1"}}, "dms.x.user_id: 'C1' is a channel's id"),
+        ({"x": {"gateway": "s", "user_id": "C1"}}, "dms.x.user_id: 'C1' is the id of a group"),
         (
             {"x": {"gateway": "d", "chat_id": "-100"}},
             "dms.x.chat_id: '-100' is not a channel's id, such as 1234567890123456789",
         ),
         (
             {"x": {"gateway": "i", "user_id": SIGNAL_GROUP}},
-            f"dms.x.user_id: '{SIGNAL_GROUP}' is a group's id",
+            f"dms.x.user_id: '{SIGNAL_GROUP}' is the id of a group",
         ),
         (
             {"x": {"gateway": "i", "chat_id": SIGNAL_GROUP, "topic": "1"}},
@@ -205,7 +205,7 @@ def test_agents_are_told_who_speaks_in_a_group() -> None:
         ),
         (
             {"x": {"gateway": "m", "user_id": "!a:b"}},
-            "dms.x.user_id: '!a:b' is a room's id; write chat_id",
+            "dms.x.user_id: '!a:b' is the id of a group; write chat_id",
         ),
         ({"x": GROUP, "y": GROUP}, "dms.y: this group or topic is already dms.x"),
         ({"x": {"gateway": "g", "user_id": "6", "topic": "1"}}, "dms.x: topic and answers are for"),

@@ -144,8 +144,10 @@ async def _restore_in_container(
     used = configured_server(home)
     if used is not None:
         raise Conflict(
-            f"{home.config_file} names the Postgres at {used.host}. A restore goes into the database of the "
-            "containers: stop Choir, remove the section `postgres` from the file, and restore again."
+            _(
+                "{config_file} names the Postgres at {host}. A restore goes into the database of the "
+                "containers: stop Choir, remove the section `postgres` from the file, and restore again."
+            ).format(config_file=home.config_file, host=used.host)
         )
     # it raises Conflict while a service uses the database
     async with open_database(settings, stopped=True) as access:

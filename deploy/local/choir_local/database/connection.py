@@ -135,7 +135,9 @@ async def open_database_in_use(settings: LocalSettings) -> AsyncIterator[Databas
         return
     address = read_postgres_address(home.config_file, read_secret_file(home.secrets_file))
     if address is None:
-        raise StartupError(f"{home.config_file} was changed meanwhile.")
+        raise StartupError(
+            _("{config_file} was changed meanwhile.").format(config_file=home.config_file)
+        )
     programs = _client_programs(settings)
     yield DatabaseAccess(home, server.host, address.password, programs, configured=server)
 

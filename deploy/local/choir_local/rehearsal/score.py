@@ -27,6 +27,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_common.wire.validation_messages import error_messages
 from choir_local.rehearsal.turn import Lane
@@ -227,7 +228,11 @@ def parse_score(text: str | bytes, source: str = "the score") -> Score:
         return Score.model_validate_json(text)
     except ValidationError as error:
         faults = "; ".join(error_messages(error, "file"))
-        raise StartupError(f"The rehearsal score {source} is invalid. {faults}.") from error
+        raise StartupError(
+            _("The rehearsal score {source} is invalid. {faults}.").format(
+                source=source, faults=faults
+            )
+        ) from error
 
 
 def load_score(path: Path) -> Score:
@@ -239,7 +244,9 @@ def load_score(path: Path) -> Score:
         text = path.read_bytes()
     except OSError as error:
         raise StartupError(
-            f"The rehearsal score {path} cannot be read: {error.strerror}. "
-            "Correct --score (CHOIR_SCORE), or leave it out."
+            _(
+                "The rehearsal score {path} cannot be read: {error}. Correct --score (CHOIR_SCORE), or "
+                "leave it out."
+            ).format(path=path, error=error.strerror)
         ) from error
     return parse_score(text, str(path))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from choir_common.errors import InvalidRequest, NotFound
+from choir_common.i18n import _
 
 MODEL_FILES = ("model.bin", "tokenizer.json")
 """Without the tokenizer, faster-whisper would download one."""
@@ -122,21 +123,31 @@ class WhisperRecognizer:
                 WhisperModel,
             )
         except ImportError as error:
-            raise NotFound(f"faster-whisper is not installed: {INSTALL}") from error
+            raise NotFound(
+                _("faster-whisper is not installed: {command}").format(command=INSTALL)
+            ) from error
         missing = [name for name in MODEL_FILES if not (self._model_dir / name).is_file()]
         if missing:
             names = ", ".join(missing)
-            raise NotFound(f"{self._model_dir} is no faster-whisper model: {names} is missing.")
+            raise NotFound(
+                _("{model_dir} is no faster-whisper model: {names} is missing.").format(
+                    model_dir=self._model_dir, names=names
+                )
+            )
         try:
             model: _WhisperModel = WhisperModel(
                 str(self._model_dir), device="auto", compute_type="auto", local_files_only=True
             )
         except (ValueError, RuntimeError, OSError) as error:
-            raise NotFound(f"The model in {self._model_dir} cannot be loaded: {error}") from error
+            raise NotFound(
+                _("The model in {model_dir} cannot be loaded: {error}").format(
+                    model_dir=self._model_dir, error=error
+                )
+            ) from error
         return model
 
 
 def _not_audio(error: Exception) -> InvalidRequest:
     # not str(error) of PyAV: "[Errno 1094995529] Invalid data found when processing input: '<none>'"
-    reason = getattr(error, "strerror", None) or "it has no sound"
-    return InvalidRequest(f"This is not audio that can be read: {reason}.")
+    reason = getattr(error, "strerror", None) or _("it has no sound")
+    return InvalidRequest(_("This is not audio that can be read: {reason}.").format(reason=reason))

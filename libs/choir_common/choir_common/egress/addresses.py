@@ -9,6 +9,7 @@ import socket
 from dataclasses import dataclass
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -128,8 +129,10 @@ def _entry(text: str, setting: str) -> AllowlistEntry:
         host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise StartupError(
-            f"{setting}: `{text}` is neither host:port nor a network such as "
-            "10.0.0.0/8. Separate entries by commas."
+            _(
+                "{setting}: `{text}` is neither host:port nor a network such as 10.0.0.0/8. Separate "
+                "entries by commas."
+            ).format(setting=setting, text=text)
         )
     bare = host.strip("[]").lower()
     try:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import orjson
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.events import GENESIS, Event, EventPayload, render_payload
 from choir_common.wire.model import JsonObject, format_log_time
 
@@ -46,7 +47,7 @@ def canonical_json(value: JsonObject) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (orjson.JSONEncodeError, TypeError) as error:
         raise InvalidRequest(
-            f"an event contains a value that JSON cannot represent: {error}"
+            _("an event contains a value that JSON cannot represent: {error}").format(error=error)
         ) from error
 
 
@@ -93,12 +94,15 @@ def find_break(events: Iterable[Event], start: LogHead | None = None) -> ChainBr
     for event in events:
         if event.rev != head.rev + 1:
             return ChainBreak(
-                event.rev, f"revision {event.rev} follows {head.rev}: events are missing"
+                event.rev,
+                _("revision {rev} follows {before}: events are missing").format(
+                    rev=event.rev, before=head.rev
+                ),
             )
         if event.hash_prev != head.hash:
-            return ChainBreak(event.rev, "its hash_prev is not the hash of the event before it")
+            return ChainBreak(event.rev, _("its hash_prev is not the hash of the event before it"))
         if event.hash != event_hash(event):
-            return ChainBreak(event.rev, "its content does not match its hash")
+            return ChainBreak(event.rev, _("its content does not match its hash"))
         head = head_of(event)
     return None
 
@@ -133,7 +137,9 @@ def count_hashes(hashes: bytes) -> int:
 def verify_hashes(hashes: bytes, head: LogHead) -> str:
     """Return why the hashes do not belong to a log that ends at `head`; empty if they do."""
     if len(hashes) != head.rev * HASH_BYTES:
-        return f"{count_hashes(hashes)} hashes are stored for {head.rev} events"
+        return _("{count} hashes are stored for {rev} events").format(
+            count=count_hashes(hashes), rev=head.rev
+        )
     if hashes[-HASH_BYTES:].hex() != head.hash:
-        return "the last stored hash differs from the hash of the session's head"
+        return _("the last stored hash differs from the hash of the session's head")
     return ""

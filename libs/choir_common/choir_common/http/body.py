@@ -8,6 +8,7 @@ from fastapi import Request
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.model import WireModel
 from choir_common.wire.validation_messages import error_messages
 
@@ -26,7 +27,7 @@ def parse_body(body: bytes, shape: type[M]) -> M:
         return shape.model_validate_json(body or b"{}")
     except ValidationError as error:
         text = "; ".join(error_messages(error, "body")[:SHOWN])
-        raise InvalidRequest(f"The body is invalid: {text}.") from None
+        raise InvalidRequest(_("The body is invalid: {text}.").format(text=text)) from None
 
 
 def openapi_body(model: type[WireModel]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import httpx2
 
 from choir_common.errors import InvalidRequest, Unavailable
 from choir_common.http.response_parser import read_problem
+from choir_common.i18n import _
 
 UNIX_SCHEME = "unix://"
 TLS_SCHEME = "https://"
@@ -98,7 +99,7 @@ def ssl_context_for(ca_pem: str) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=ca_pem)
     except ssl.SSLError as error:
         raise InvalidRequest(
-            f"The trusted certificates cannot be parsed: {error.reason}."
+            _("The trusted certificates cannot be parsed: {reason}.").format(reason=error.reason)
         ) from error
     # Allows pinning a server's own certificate, which no authority signed; the default since Python 3.13.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -123,7 +124,9 @@ async def stream_download(
             yield answer.aiter_bytes(CHUNK_BYTES)
     except httpx2.HTTPError as error:
         raise Unavailable(
-            f"The download of {path} was interrupted: {type(error).__name__}."
+            _("The download of {path} was interrupted: {kind}.").format(
+                path=path, kind=type(error).__name__
+            )
         ) from error
 
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.http.response_parser import LANGUAGE_HEADER
-from choir_common.i18n import MAX_TAG
+from choir_common.i18n import MAX_TAG, _
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.console import MAX_KEY, ConsoleMessageRequest
 from choir_common.wire.messages import InboundMessage, QuotedMessage
@@ -75,12 +75,16 @@ def read_console_request(model: type[ConsoleRequest], body: bytes, example: str)
         fault = error.errors(include_input=False, include_url=False)[0]
         path = ".".join(map(str, fault["loc"])) or "body"
         raise InvalidRequest(
-            f"{path}: {error_message(fault)}. Send JSON such as {example}."
+            _("{path}: {error}. Send JSON such as {example}.").format(
+                path=path, error=error_message(fault), example=example
+            )
         ) from None
 
 
 def _read_key(headers: Mapping[str, str]) -> str | None:
     key = headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= MAX_KEY:
-        raise InvalidRequest(f"Idempotency-Key must have 1 to {MAX_KEY} characters.")
+        raise InvalidRequest(
+            _("Idempotency-Key must have 1 to {max_key} characters.").format(max_key=MAX_KEY)
+        )
     return key

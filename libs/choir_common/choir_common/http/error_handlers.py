@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 
 from choir_common.errors import ChoirError, InvalidRequest, NotFound, OutcomeUnknown
 from choir_common.http.responses import problem_response
+from choir_common.i18n import _
 
 log = structlog.get_logger("choir.http")
 
@@ -23,7 +24,13 @@ async def render_http_error(request: Request, error: Exception) -> JSONResponse:
     """Render an error of the framework, such as an unknown route."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == NotFound.status:
-        return problem_response(NotFound(f"There is no route {request.method} {request.url.path}."))
+        return problem_response(
+            NotFound(
+                _("There is no route {method} {url}.").format(
+                    method=request.method, url=request.url.path
+                )
+            )
+        )
     return problem_response(_FrameworkError(status, str(getattr(error, "detail", ""))))
 
 
@@ -35,8 +42,10 @@ async def render_unexpected_error(request: Request, error: Exception) -> JSONRes
 
 def _connection_lost() -> OutcomeUnknown:
     return OutcomeUnknown(
-        "The connection to a part of Choir was lost; it may be restarting. The request may have "
-        "been carried out; it is safe to repeat it with the same key.",
+        _(
+            "The connection to a part of Choir was lost; it may be restarting. The request may have "
+            "been carried out; it is safe to repeat it with the same key."
+        ),
         retry_after_s=2.0,
     )
 

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from choir_common.errors import OutcomeUnknown, StartupError
 from choir_common.http.http_protocol import HttpProtocol
 from choir_common.http.responses import problem_response
+from choir_common.i18n import _
 from choir_common.process import ShutdownDeadline
 
 # sockaddr_un.sun_path holds 108 bytes on Linux, the last one a NUL.
@@ -38,8 +39,10 @@ def bind_unix(path: Path) -> socket.socket:
     """
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise StartupError(
-            f"The socket path {path} has {len(os.fsencode(path))} bytes; the limit is "
-            f"{MAX_SOCKET_PATH}. Choose a shorter CHOIR_HOME (or --home)."
+            _(
+                "The socket path {path} has {count} bytes; the limit is {max_socket_path}. Choose a "
+                "shorter CHOIR_HOME (or --home)."
+            ).format(path=path, count=len(os.fsencode(path)), max_socket_path=MAX_SOCKET_PATH)
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +51,9 @@ def bind_unix(path: Path) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.bind(os.fspath(path))
     except OSError as error:
-        raise StartupError(f"Cannot create the socket {path}: {error.strerror}.") from error
+        raise StartupError(
+            _("Cannot create the socket {path}: {error}.").format(path=path, error=error.strerror)
+        ) from error
     path.chmod(0o600)
     sock.listen(BACKLOG)
     sock.setblocking(False)
@@ -69,14 +74,18 @@ def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
     except OverflowError as error:
         sock.close()
         raise StartupError(
-            f"Cannot listen on {host}:{port}: a port is a number from 0 to 65535. Correct {setting}."
+            _(
+                "Cannot listen on {host}:{port}: a port is a number from 0 to 65535. Correct {setting}."
+            ).format(host=host, port=port, setting=setting)
         ) from error
     except OSError as error:
         sock.close()
-        why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
+        why = _("another program uses it") if error.errno == errno.EADDRINUSE else error.strerror
         raise StartupError(
-            f"Cannot listen on {host}:{port}: {why}. Stop that program or set {setting} to a "
-            "free port."
+            _(
+                "Cannot listen on {host}:{port}: {why}. Stop that program or set {setting} to a free "
+                "port."
+            ).format(host=host, port=port, why=why, setting=setting)
         ) from error
     sock.listen(BACKLOG)
     sock.setblocking(False)
@@ -117,8 +126,10 @@ class ShutdownResponder:
 
 def _ending() -> OutcomeUnknown:
     return OutcomeUnknown(
-        "Choir is stopping or restarting. The request may have been carried out; it is safe to "
-        "repeat it with the same key.",
+        _(
+            "Choir is stopping or restarting. The request may have been carried out; it is safe to "
+            "repeat it with the same key."
+        ),
         retry_after_s=2.0,
     )
 

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from choir_common.errors import NotFound, RequestTimeout, TooLarge
 from choir_common.http.responses import problem_response
+from choir_common.i18n import _
 from choir_common.metrics import Metrics
 from choir_common.tracing import server_span
 
@@ -89,10 +90,14 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         if "\0" in scope["path"]:  # no id contains one, and Postgres rejects it
-            await problem_response(NotFound("A path must not contain NUL."))(scope, receive, send)
+            await problem_response(NotFound(_("A path must not contain NUL.")))(
+                scope, receive, send
+            )
             return
         max_bytes, within_s = self._limits(scope)
-        error = TooLarge(f"The body is larger than {max_bytes} bytes.")
+        error = TooLarge(
+            _("The body is larger than {max_bytes} bytes.").format(max_bytes=max_bytes)
+        )
         for name, value in scope["headers"]:
             if name == b"content-length" and (not value.isdigit() or int(value) > max_bytes):
                 await problem_response(error)(scope, receive, send)
@@ -108,7 +113,9 @@ class BodyLimit:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                raise RequestTimeout(f"The body did not arrive within {within_s:g} s.") from None
+                raise RequestTimeout(
+                    _("The body did not arrive within {within_s:g} s.").format(within_s=within_s)
+                ) from None
             complete = not message.get("more_body", False)
             received += len(message.get("body", b""))
             if received > max_bytes:

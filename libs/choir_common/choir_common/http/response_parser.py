@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_common.errors import ChoirError, ErrorEnvelope, from_envelope
+from choir_common.i18n import _
 
 CONTENT_TYPE = "application/problem+json"
 LANGUAGE_HEADER = "X-Choir-Language"
@@ -34,7 +35,7 @@ def read_problem(status: int, body: bytes, retry_after: str | None = None) -> Ch
     try:
         problem = Problem.model_validate_json(body)
     except ValidationError:
-        return ChoirError(f"HTTP {status} without a problem document.")
+        return ChoirError(_("HTTP {status} without a problem document.").format(status=status))
     wait_s = float(retry_after) if retry_after and retry_after.isdecimal() else None
     envelope = ErrorEnvelope(code=problem.code, message=problem.detail, retry_after_s=wait_s)
     return from_envelope(envelope)

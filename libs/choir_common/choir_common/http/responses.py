@@ -16,7 +16,7 @@ from choir_common.http.response_parser import (
     Problem,
     ServerSentEvent,
 )
-from choir_common.i18n import ENGLISH, choose_language, translate
+from choir_common.i18n import ENGLISH, Message, choose_language, translate
 
 KEEPALIVE = b": keepalive\n\n"
 KEEPALIVE_S = 15.0
@@ -26,7 +26,10 @@ EVENT_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 def problem_response(error: ChoirError, language: str = ENGLISH) -> JSONResponse:
-    """Return the response that describes `error`, its `detail` in a language if it is a message."""
+    """Return the response that describes `error`.
+
+    Its `detail` is in a language if it is a message, and Content-Language says so; else it is English.
+    """
     problem = Problem(
         type=f"urn:choir:error:{error.code}",
         title=error.code.replace("_", " "),
@@ -35,6 +38,8 @@ def problem_response(error: ChoirError, language: str = ENGLISH) -> JSONResponse
         code=error.code,
     )
     headers = {}
+    if isinstance(error.message, Message) and language != ENGLISH:
+        headers["Content-Language"] = language
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
     if error.status == RequestTimeout.status:

@@ -3,6 +3,7 @@
 import ipaddress
 from dataclasses import dataclass, field
 
+from choir_common.i18n import _
 from choir_common.mail.errors import MailError
 from choir_common.wire.config_parts import MailSecurity
 
@@ -46,8 +47,10 @@ def make_server(
     if security_mode == "none" and not is_loopback(host):
         raise MailError(
             "not_configured",
-            f"The mail account requires an unencrypted connection to {host}. Password and mail "
-            "would be readable in transit: security `none` is allowed only for a server on this machine.",
+            _(
+                "The mail account requires an unencrypted connection to {host}. Password and mail would "
+                "be readable in transit: security `none` is allowed only for a server on this machine."
+            ).format(host=host),
         )
     return MailServer(host, port, security_mode)
 

@@ -18,6 +18,7 @@ from imap_tools.errors import (
 )
 from imap_tools.mailbox import BaseMailBox
 
+from choir_common.i18n import _
 from choir_common.mail.account import MailAccount, MailServer
 from choir_common.mail.errors import MailError
 from choir_common.mail.text import one_line
@@ -112,19 +113,28 @@ def explain_errors(server: MailServer, folder: str) -> Iterator[None]:
     except ssl.SSLCertVerificationError as error:
         why = one_line(error.verify_message, MAX_ERROR_CHARS)
         raise MailError(
-            "tls_failed", f"The certificate of {server.name} is not valid ({why})."
+            "tls_failed",
+            _("The certificate of {server} is not valid ({why}).").format(
+                server=server.name, why=why
+            ),
         ) from error
     except ssl.SSLError as error:
         raise MailError(
             "tls_failed",
-            f"No secure connection to {server.name}: {one_line(str(error), MAX_ERROR_CHARS)}.",
+            _("No secure connection to {server}: {reason}.").format(
+                server=server.name, reason=one_line(str(error), MAX_ERROR_CHARS)
+            ),
         ) from error
     except TimeoutError as error:
-        raise MailError("timeout", f"{server.name} did not answer in time.") from error
+        raise MailError(
+            "timeout", _("{server} did not answer in time.").format(server=server.name)
+        ) from error
     except MailboxLoginError as error:
         raise _login_refused(server) from error
     except MailboxFolderSelectError as error:
-        raise MailError("not_found", f"There is no folder {folder!r} in the mailbox.") from error
+        raise MailError(
+            "not_found", _("There is no folder {folder!r} in the mailbox.").format(folder=folder)
+        ) from error
     except OSError as error:
         why = error.strerror or str(error)
         raise MailError(
@@ -140,12 +150,17 @@ def _error_from_server(error: Exception, server: MailServer) -> MailError:
     if "TLS not supported" in text or "STARTTLS" in text:
         return MailError(
             "tls_failed",
-            f"{server.name} does not support STARTTLS; the connection would be unencrypted.",
+            _("{server} does not support STARTTLS; the connection would be unencrypted.").format(
+                server=server.name
+            ),
         )
     if "AUTHENTICATIONFAILED" in text:
         return _login_refused(server)
     if isinstance(error, imaplib.IMAP4.abort):
-        return MailError("unreachable", f"{server.name} closed the connection: {text!r}.")
+        return MailError(
+            "unreachable",
+            _("{server} closed the connection: {text!r}.").format(server=server.name, text=text),
+        )
     return MailError("mail_server", f"{server.name} answered: {text!r}.")
 
 
@@ -153,8 +168,10 @@ def _login_refused(server: MailServer) -> MailError:
     # Without the server's text: it could repeat the password.
     return MailError(
         "auth_failed",
-        f"{server.name} rejected the user name or password. A human must correct the secret of the mail "
-        "account.",
+        _(
+            "{server} rejected the user name or password. A human must correct the secret of the "
+            "mail account."
+        ).format(server=server.name),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import aiosmtplib
 
+from choir_common.i18n import _
 from choir_common.mail.account import MailAccount, MailServer
 from choir_common.mail.errors import MailError
 from choir_common.mail.text import one_line
@@ -81,15 +82,17 @@ async def _make_ready(
         await client.login(account.user, account.password)
     except aiosmtplib.SMTPNotSupported as error:
         raise MailError(
-            "auth_failed", f"{account.smtp.name} supports no known login method."
+            "auth_failed",
+            _("{smtp} supports no known login method.").format(smtp=account.smtp.name),
         ) from error
     limit = client.esmtp_extensions.get("size", "")
     # Checked before the transfer, so that a mail that is too large fails without effect.
     if limit.isdigit() and 0 < int(limit) < len(outgoing.content):
         raise MailError(
             "too_large",
-            f"The mail has {len(outgoing.content)} bytes; {account.smtp.name} accepts at most {limit}. "
-            "Nothing was sent.",
+            _(
+                "The mail has {count} bytes; {smtp} accepts at most {limit}. Nothing was sent."
+            ).format(count=len(outgoing.content), smtp=account.smtp.name, limit=limit),
         )
     await client.mail(outgoing.sender)
     for recipient in outgoing.recipients:
@@ -111,8 +114,10 @@ async def _hand_over(
     except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
         raise MailError(
             "outcome_unknown",
-            f"The connection to {server.name} was lost while the mail was being transferred: it may have "
-            "been sent. Check before you send it again; a duplicate has the same message_id.",
+            _(
+                "The connection to {server} was lost while the mail was being transferred: it may have "
+                "been sent. Check before you send it again; a duplicate has the same message_id."
+            ).format(server=server.name),
             {"message_id": outgoing.message_id},
         ) from error
 
@@ -129,10 +134,15 @@ def _explained(server: MailServer) -> Iterator[None]:
         raise _error_from_reply(error.code, error.message, name) from error
     except ssl.SSLError as error:
         raise MailError(
-            "tls_failed", f"No secure connection to {name}: {_reason(error)}. Nothing was sent."
+            "tls_failed",
+            _("No secure connection to {name}: {reason}. Nothing was sent.").format(
+                name=name, reason=_reason(error)
+            ),
         ) from error
     except (TimeoutError, aiosmtplib.SMTPTimeoutError) as error:
-        raise MailError("timeout", f"{name} did not answer in time. Nothing was sent.") from error
+        raise MailError(
+            "timeout", _("{name} did not answer in time. Nothing was sent.").format(name=name)
+        ) from error
     except (OSError, aiosmtplib.SMTPException) as error:
         raise _unreached(error, name) from error
 
@@ -142,14 +152,23 @@ def _unreached(error: Exception, name: str) -> MailError:
     cause = error.__cause__ or error
     if isinstance(cause, ssl.SSLError):
         return MailError(
-            "tls_failed", f"No secure connection to {name}: {_reason(cause)}. Nothing was sent."
+            "tls_failed",
+            _("No secure connection to {name}: {reason}. Nothing was sent.").format(
+                name=name, reason=_reason(cause)
+            ),
         )
     if isinstance(error, aiosmtplib.SMTPException) and "starttls" in str(error).lower():
         return MailError(
             "tls_failed",
-            f"{name} does not support STARTTLS. Nothing was sent, because the mail would be unencrypted.",
+            _(
+                "{name} does not support STARTTLS. Nothing was sent, because the mail would be "
+                "unencrypted."
+            ).format(name=name),
         )
-    return MailError("unreachable", f"{name}: {_reason(cause)}. Nothing was sent.")
+    return MailError(
+        "unreachable",
+        _("{name}: {reason}. Nothing was sent.").format(name=name, reason=_reason(cause)),
+    )
 
 
 def _error_from_reply(code: int, text: str, name: str) -> MailError:
@@ -157,13 +176,15 @@ def _error_from_reply(code: int, text: str, name: str) -> MailError:
     if code in _NO_LOGIN:
         return _login_refused(code, name)
     if _TOO_LARGE in text:
-        return MailError("too_large", f"The mail is too large. {quote}")
+        return MailError("too_large", _("The mail is too large. {quote}").format(quote=quote))
     if code in _FULL:
-        return MailError("mailbox_full", f"A mailbox is full. {quote}")
+        return MailError("mailbox_full", _("A mailbox is full. {quote}").format(quote=quote))
     if code in _LATER:
         return MailError(
             "try_later",
-            f"The server is temporarily unable to accept mail; try again later. {quote}",
+            _("The server is temporarily unable to accept mail; try again later. {quote}").format(
+                quote=quote
+            ),
         )
     return MailError("refused", quote)
 
@@ -172,20 +193,33 @@ def _login_refused(code: int, name: str) -> MailError:
     # Without the server's text: it could repeat the password.
     return MailError(
         "auth_failed",
-        f"{name} rejected the user name or password ({code}). A human must correct the secret of the mail "
-        "account. Nothing was sent.",
+        _(
+            "{name} rejected the user name or password ({code}). A human must correct the secret of "
+            "the mail account. Nothing was sent."
+        ).format(name=name, code=code),
     )
 
 
 def _refused(code: int, text: str, recipient: str) -> MailError:
     quote = f"{code} {one_line(text, MAX_ERROR_CHARS)!r}. Nothing was sent."
     if code in _FULL:
-        return MailError("mailbox_full", f"The mailbox of {recipient} is full: {quote}")
+        return MailError(
+            "mailbox_full",
+            _("The mailbox of {recipient} is full: {quote}").format(
+                recipient=recipient, quote=quote
+            ),
+        )
     if code in _LATER:
         return MailError(
-            "try_later", f"{recipient} cannot be reached now; try again later: {quote}"
+            "try_later",
+            _("{recipient} cannot be reached now; try again later: {quote}").format(
+                recipient=recipient, quote=quote
+            ),
         )
-    return MailError("unknown_recipient", f"{recipient} is not accepted: {quote}")
+    return MailError(
+        "unknown_recipient",
+        _("{recipient} is not accepted: {quote}").format(recipient=recipient, quote=quote),
+    )
 
 
 def _reason(error: BaseException) -> str:

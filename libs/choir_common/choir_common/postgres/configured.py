@@ -12,6 +12,7 @@ import orjson
 from pydantic import ValidationError
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.wire.config import PostgresConfig
 from choir_common.wire.validation_messages import error_messages
 
@@ -39,8 +40,10 @@ def read_postgres_address(
     password = secret_values.get(section.secret)
     if password is None:
         raise StartupError(
-            f"{config_file} names the Postgres at {section.host}, and its secret {section.secret!r} is not "
-            f"set. Set it with `choirctl secret set {section.secret}`, or remove the section."
+            _(
+                "{config_file} names the Postgres at {host}, and its secret {secret!r} is not set. Set "
+                "it with `choirctl secret set {secret}`, or remove the section."
+            ).format(config_file=config_file, host=section.host, secret=section.secret)
         )
     return PostgresAddress(section.dsn, password)
 
@@ -57,4 +60,8 @@ def _section(config_file: Path) -> PostgresConfig | None:
         return PostgresConfig.model_validate_json(orjson.dumps(section))
     except ValidationError as error:
         reasons = "; ".join(error_messages(error, "postgres"))
-        raise StartupError(f"{config_file}, section postgres: {reasons}. Correct it.") from None
+        raise StartupError(
+            _("{config_file}, section postgres: {reasons}. Correct it.").format(
+                config_file=config_file, reasons=reasons
+            )
+        ) from None

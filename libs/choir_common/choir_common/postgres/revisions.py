@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.postgres.pool import Database
 from choir_common.postgres.schema_state import (
     LOCK,
@@ -102,7 +103,7 @@ def _module(schema: str, migration: Migration, before: str | None) -> ModuleType
         _raw(connection, lambda raw: raw.execute(insert, migration.name, migration.digest))
 
     def downgrade_step(connection: Connection) -> None:
-        raise StartupError("Downgrades are not supported: restore a backup.")
+        raise StartupError(_("Downgrades are not supported: restore a backup."))
 
     module = ModuleType(f"choir_revision_{migration.revision}")
     vars(module).update(

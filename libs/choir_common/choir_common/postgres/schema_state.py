@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection
 
 LOCK = 0x43686F6972
@@ -68,20 +69,26 @@ def check_upgradable(state: SchemaState, migrations: Sequence[Migration]) -> Non
     unknown = state.applied.keys() - {migration.name for migration in migrations}
     if unknown:
         raise StartupError(
-            f"The database schema {state.schema} was created by a newer version of Choir (it has "
-            f"{', '.join(sorted(unknown))}). Start that version, or restore a backup."
+            _(
+                "The database schema {schema} was created by a newer version of Choir (it has "
+                "{unknown}). Start that version, or restore a backup."
+            ).format(schema=state.schema, unknown=", ".join(sorted(unknown)))
         )
     for number, migration in enumerate(migrations):
         if migration.name not in state.applied:
             later = [m.name for m in migrations[number:] if m.name in state.applied]
             if later:
                 raise StartupError(
-                    f"The database schema {state.schema} has {later[0]} but not the earlier "
-                    f"{migration.name}. Restore a backup made by a release."
+                    _(
+                        "The database schema {schema} has {later} but not the earlier {migration}. Restore a "
+                        "backup made by a release."
+                    ).format(schema=state.schema, later=later[0], migration=migration.name)
                 )
         elif state.applied[migration.name] != migration.digest:
             raise StartupError(
-                f"Migration {migration.name} of {state.schema} was changed after it was applied."
+                _("Migration {migration} of {schema} was changed after it was applied.").format(
+                    migration=migration.name, schema=state.schema
+                )
             )
 
 
@@ -95,7 +102,11 @@ def applied_table_sql(schema: str) -> str:
 
 def migration_error(schema: str, migration: Migration, error: Exception) -> StartupError:
     """Return the error to raise when a file fails."""
-    return StartupError(f"Migration {migration.name} of {schema} failed: {error}")
+    return StartupError(
+        _("Migration {migration} of {schema} failed: {error}").format(
+            migration=migration.name, schema=schema, error=error
+        )
+    )
 
 
 async def _exists(connection: Connection, schema: str, table: str) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.identity_dir import hash_files
 from choir_common.skill_folders.front_matter import SKILL_FILE, FrontMatter, parse_skill_text
 
@@ -67,11 +68,15 @@ def make_skill_folder(files: Iterable[SkillFolderFile]) -> SkillFolder:
     _check_limits(content)
     skill_file = next((file for file in content if file.path == SKILL_FILE), None)
     if skill_file is None:
-        raise InvalidRequest(f"There is no {SKILL_FILE} in the folder.")
+        raise InvalidRequest(
+            _("There is no {skill_file} in the folder.").format(skill_file=SKILL_FILE)
+        )
     text = skill_file.text()
     if text is None or len(text) > MAX_SKILL_TEXT:
         raise InvalidRequest(
-            f"{SKILL_FILE} must be UTF-8 text of at most {MAX_SKILL_TEXT} characters."
+            _("{skill_file} must be UTF-8 text of at most {max_skill_text} characters.").format(
+                skill_file=SKILL_FILE, max_skill_text=MAX_SKILL_TEXT
+            )
         )
     front, body, unknown = parse_skill_text(text)
     digest = hash_files(
@@ -98,7 +103,11 @@ def read_skill_folder(top: Path, *, skip_hidden: bool = False) -> SkillFolder:
             if len(files) > MAX_FILES or total > MAX_FOLDER_BYTES:
                 raise InvalidRequest(_too_large())
     except OSError as error:
-        raise InvalidRequest(f"The skill folder {top} cannot be read: {error.strerror}.") from None
+        raise InvalidRequest(
+            _("The skill folder {top} cannot be read: {error}.").format(
+                top=top, error=error.strerror
+            )
+        ) from None
     return make_skill_folder(files)
 
 
@@ -126,9 +135,9 @@ def _check_limits(files: tuple[SkillFolderFile, ...]) -> None:
         if len(file.content) > MAX_FILE_BYTES:
             raise InvalidRequest(_too_large_file(file.path))
         if any(str(above).casefold() in names for above in PurePosixPath(file.path).parents):
-            raise InvalidRequest(f"{file.path!r} is below a file.")
+            raise InvalidRequest(_("{file!r} is below a file.").format(file=file.path))
     if len(names) != len(files):
-        raise InvalidRequest("Two paths differ only in upper and lower case, or are equal.")
+        raise InvalidRequest(_("Two paths differ only in upper and lower case, or are equal."))
 
 
 def _too_large() -> str:
@@ -150,7 +159,11 @@ def _walk(top: Path, skip_hidden: bool, below: str = "") -> Iterator[tuple[Path,
         if fault is not None:
             raise InvalidRequest(f"{relative[:120]!r} {fault}.")
         if entry.is_symlink():
-            raise InvalidRequest(f"{relative!r} is a symbolic link; a skill has plain files only.")
+            raise InvalidRequest(
+                _("{relative!r} is a symbolic link; a skill has plain files only.").format(
+                    relative=relative
+                )
+            )
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(Path(entry.path), skip_hidden, f"{relative}/")
         else:
@@ -163,7 +176,7 @@ def _read(path: Path, relative: str) -> SkillFolderFile:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise InvalidRequest(f"{relative!r} is no plain file.")
+            raise InvalidRequest(_("{relative!r} is no plain file.").format(relative=relative))
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise InvalidRequest(_too_large_file(relative))

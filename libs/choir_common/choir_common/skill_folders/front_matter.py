@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.model import WireModel
 from choir_common.wire.skill_config import SkillFolderName
 from choir_common.wire.validation_messages import error_messages
@@ -38,14 +39,22 @@ def parse_skill_text(text: str) -> tuple[FrontMatter, str, tuple[str, ...]]:
     """
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != FENCE:
-        raise InvalidRequest(f"{SKILL_FILE}: the first line must be `---`, before the YAML.")
+        raise InvalidRequest(
+            _("{skill_file}: the first line must be `---`, before the YAML.").format(
+                skill_file=SKILL_FILE
+            )
+        )
     end = next((at for at, line in enumerate(lines[1:], 1) if line.rstrip() == FENCE), None)
     if end is None:
-        raise InvalidRequest(f"{SKILL_FILE}: a second line `---` must end the YAML.")
+        raise InvalidRequest(
+            _("{skill_file}: a second line `---` must end the YAML.").format(skill_file=SKILL_FILE)
+        )
     header = "\n".join(lines[1:end])
     if len(header) > MAX_FRONT_MATTER:
         raise InvalidRequest(
-            f"{SKILL_FILE}: its YAML is longer than {MAX_FRONT_MATTER} characters."
+            _("{skill_file}: its YAML is longer than {max_front_matter} characters.").format(
+                skill_file=SKILL_FILE, max_front_matter=MAX_FRONT_MATTER
+            )
         )
     fields = _load(header)
     names = {field.alias or name for name, field in FrontMatter.model_fields.items()}
@@ -80,9 +89,17 @@ def _load(header: str) -> dict[str, Any]:
     try:
         fields = load_plain_yaml(header)
     except ValueError as error:
-        raise InvalidRequest(f"{SKILL_FILE}: its YAML cannot be read: {error}.") from None
+        raise InvalidRequest(
+            _("{skill_file}: its YAML cannot be read: {error}.").format(
+                skill_file=SKILL_FILE, error=error
+            )
+        ) from None
     if not isinstance(fields, dict):
-        raise InvalidRequest(f"{SKILL_FILE}: its YAML must have the fields name and description.")
+        raise InvalidRequest(
+            _("{skill_file}: its YAML must have the fields name and description.").format(
+                skill_file=SKILL_FILE
+            )
+        )
     return fields
 
 

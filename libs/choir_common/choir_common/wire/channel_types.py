@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
+from choir_common.i18n import _
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupIds:
@@ -29,34 +31,34 @@ class GroupIds:
 _TELEGRAM_GROUPS = GroupIds(
     group=re.compile(r"-[0-9]{1,19}"),
     topic=re.compile(r"[1-9][0-9]{0,18}"),
-    group_text="a group's id, such as -1001234567890",
-    topic_text="a topic's id, which is a number",
+    group_text=_("a group's id, such as -1001234567890"),
+    topic_text=_("a topic's id, which is a number"),
 )
 _SLACK_GROUPS = GroupIds(
     group=re.compile(r"[CG][A-Z0-9]{1,31}"),
     topic=re.compile(r"[0-9]{1,12}\.[0-9]{1,9}"),
-    group_text="a channel's id, such as C012AB3CD",
-    topic_text="a thread's id, which is the ts of its first message, such as 1700000000.000100",
+    group_text=_("a channel's id, such as C012AB3CD"),
+    topic_text=_("a thread's id, which is the ts of its first message, such as 1700000000.000100"),
     are_never_users=True,
 )
 _DISCORD_GROUPS = GroupIds(
     group=re.compile(r"[1-9][0-9]{14,19}"),
     topic=re.compile(r"[1-9][0-9]{14,19}"),
-    group_text="a channel's id, such as 1234567890123456789",
-    topic_text="a thread's id, such as 1234567890123456789",
+    group_text=_("a channel's id, such as 1234567890123456789"),
+    topic_text=_("a thread's id, such as 1234567890123456789"),
 )
 _SIGNAL_GROUPS = GroupIds(
     group=re.compile(r"group\.[A-Za-z0-9+/]{59}="),
     topic=re.compile(r"(?!)"),
-    group_text="a group's id, which is `group.` and 60 characters",
-    topic_text="possible: Signal's groups have no topics; remove it",
+    group_text=_("a group's id, which is `group.` and 60 characters"),
+    topic_text=_("possible: Signal's groups have no topics; remove it"),
     are_never_users=True,
 )
 _MATRIX_GROUPS = GroupIds(
     group=re.compile(r"![^\s/]{1,254}"),
     topic=re.compile(r"\$\S{1,254}"),
-    group_text="a room's id, such as !abc:example.org",
-    topic_text="a thread's id, which is that of its first message and begins with $",
+    group_text=_("a room's id, such as !abc:example.org"),
+    topic_text=_("a thread's id, which is that of its first message and begins with $"),
     are_never_users=True,
 )
 _PLAIN_USERS = re.compile(r"[A-Za-z0-9]{1,32}")

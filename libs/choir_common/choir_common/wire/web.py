@@ -1,6 +1,6 @@
 """Sign-in of the web page, its sessions, and the history of a conversation, in the operator API."""
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,8 @@ from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.model import AwareTime, WireModel
 
 MAX_TOKEN = 1000
+MAX_SENTENCES = 50
+MAX_SENTENCE = 2_000
 
 
 class MakeWebLink(WireModel):
@@ -63,6 +65,22 @@ class OwnWebSession(WireModel):
     """Value of the header `X-Choir-Page-Key`, which each request with the cookie needs; in the answer to the
     sign-in only."""
     version: str
+
+
+class TranslateSentences(WireModel):
+    """Texts of Choir that a page shows, to be translated."""
+
+    language: str = Field(min_length=1, max_length=35)
+    """A tag such as `de`."""
+    texts: tuple[Annotated[str, Field(max_length=MAX_SENTENCE)], ...] = Field(
+        max_length=MAX_SENTENCES
+    )
+
+
+class TranslatedSentences(WireModel):
+    """The translations, in the same order; what has none stays English."""
+
+    texts: tuple[str, ...]
 
 
 class PushState(WireModel):

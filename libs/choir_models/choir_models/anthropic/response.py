@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_models.anthropic.conversation import NATIVE, THINKING
 from choir_models.body_parser import parse_body
@@ -121,13 +122,13 @@ def _raise_for_stop(message: ReceivedMessage, spent: Completion) -> None:
         case "refusal":
             details = message.stop_details
             why = details.get("explanation") if isinstance(details, dict) else None
-            text = "the model refused to answer" + (f": {why}" if why else "")
+            text = _("the model refused to answer") + (f": {why}" if why else "")
             raise ModelFailed(shorten(text), cause="filter", spent=spent)
         case "model_context_window_exceeded":
-            text = "the answer exceeds the model's context window"
+            text = _("the answer exceeds the model's context window")
             raise ContextOverflow(text, cause="too_long", spent=spent)
         case "pause_turn":
-            text = "the provider paused the answer again and again"
+            text = _("the provider paused the answer again and again")
             raise ModelFailed(text, cause="format", spent=spent)
 
 

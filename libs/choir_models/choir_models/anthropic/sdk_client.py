@@ -12,6 +12,7 @@ import httpx2
 import orjson
 
 from choir_common.egress.key_placeholders import KeyProxy
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_models.http_transport import connection_failure, create_http_client
 from choir_models.model import ModelFailed
@@ -129,5 +130,7 @@ def _read_event(data: str) -> JsonObject:
     try:
         event = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise ModelFailed("the provider sent an event that is not JSON", cause="format") from error
+        raise ModelFailed(
+            _("the provider sent an event that is not JSON"), cause="format"
+        ) from error
     return event if isinstance(event, dict) else {}

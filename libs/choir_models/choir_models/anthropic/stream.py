@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import orjson
 
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_models.anthropic.response import ReceivedMessage, separator
 from choir_models.model import NoModelResponse, OutputListener
@@ -45,7 +46,7 @@ class StreamedMessage:
     def finish(self) -> ReceivedMessage:
         """Return the complete message; raises NoModelResponse if its end is missing."""
         if not self._is_complete:
-            message = "the provider closed the connection in the middle of its answer"
+            message = _("the provider closed the connection in the middle of its answer")
             raise NoModelResponse(message, cause="connection")
         content = [_finished(self._blocks[at]) for at in sorted(self._blocks)]
         fields = {**self._message, "content": content, "usage": self._usage}

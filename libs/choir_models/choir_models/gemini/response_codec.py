@@ -8,6 +8,7 @@ merged with another.
 import orjson
 from pydantic import JsonValue
 
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_models.model import (
     Completion,
@@ -147,23 +148,27 @@ class GeminiResponse:
         """Raise the failure of a response that is no answer; the provider bills what it has counted."""
         if not self._has_candidate:
             if self._block:
-                message = f"the provider's content filter blocked the prompt ({self._block})"
+                message = _("the provider's content filter blocked the prompt ({block})").format(
+                    block=self._block
+                )
                 # Without a count nothing was read.
                 billed = spent if spent.prompt_tokens else None
                 raise ModelFailed(message, cause="filter", spent=billed)
-            message = "the provider's response contains no candidate"
+            message = _("the provider's response contains no candidate")
             raise ModelFailed(message, cause="format", spent=spent)
         if not self._finish:
-            message = "the provider's response ended early"
+            message = _("the provider's response ended early")
             raise NoModelResponse(message, cause="connection", spent=spent)
         if self._finish == "OTHER" and not self._parts:
-            raise ModelFailed("the provider ended its answer without a reason", spent=spent)
+            raise ModelFailed(_("the provider ended its answer without a reason"), spent=spent)
         if self._finish == "MISSING_THOUGHT_SIGNATURE":
-            text = "the provider reports a missing thought signature in the history"
+            text = _("the provider reports a missing thought signature in the history")
             raise ModelRequestRejected(text, cause="request", spent=spent)
         if self._finish not in FINISHED | CUT_REASONS | BAD_CALL_REASONS:
             # SAFETY, RECITATION, BLOCKLIST, PROHIBITED_CONTENT, SPII, LANGUAGE and those to come
-            message = f"the provider's content filter blocked the answer ({self._finish})"
+            message = _("the provider's content filter blocked the answer ({finish})").format(
+                finish=self._finish
+            )
             raise ModelFailed(message, cause="filter", spent=spent)
 
 
@@ -171,9 +176,9 @@ def _parse(chunk: bytes | str) -> JsonObject:
     try:
         body = orjson.loads(chunk)
     except orjson.JSONDecodeError as error:
-        raise ModelFailed("the provider's answer is not JSON", cause="format") from error
+        raise ModelFailed(_("the provider's answer is not JSON"), cause="format") from error
     if not isinstance(body, dict):
-        raise ModelFailed("the provider's answer is not a Gemini response", cause="format")
+        raise ModelFailed(_("the provider's answer is not a Gemini response"), cause="format")
     return body
 
 

@@ -14,6 +14,7 @@ import orjson
 
 from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.errors import ChoirError
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_models.http_transport import connection_failure, create_http_client
 from choir_models.model import ModelFailed
@@ -90,7 +91,10 @@ class GeminiClient:
         except httpx2.HTTPError as error:
             raise connection_failure(error, timeout_s, self._api_key) from error
         except ValueError as error:
-            message = shorten(f"the provider's answer is not Gemini's: {error}", self._api_key)
+            message = shorten(
+                _("the provider's answer is not Gemini's: {error}").format(error=error),
+                self._api_key,
+            )
             raise ModelFailed(message, cause="format") from error
 
     def _provider_error(self, error: errors.APIError) -> ChoirError:

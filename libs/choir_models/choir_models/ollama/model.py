@@ -10,6 +10,7 @@ import httpx2
 from choir_common.egress.key_placeholders import KeyProxy, is_placeholder
 from choir_common.http.key_proxy_transport import KeyProxyTransport
 from choir_common.http.socket_transport import TcpTransport
+from choir_common.i18n import _
 from choir_common.wire.config import ModelConfig
 from choir_models.call_deadline import call_deadline, silence_failure
 from choir_models.http_transport import CutResponse
@@ -61,13 +62,17 @@ class OllamaModel:
         except (httpx2.ReadTimeout, httpx2.WriteTimeout) as error:
             raise silence_failure(timeout_s) from error
         except httpx2.ConnectTimeout as error:
-            message = f"the provider did not accept a connection within {CONNECT_S:g} s"
+            message = _("the provider did not accept a connection within {connect_s:g} s").format(
+                connect_s=CONNECT_S
+            )
             raise NoModelResponse(message, cause="connection") from error
         except httpx2.HTTPError as error:
             reason = str(error) or type(error).__name__
-            message = shorten(f"the connection to Ollama failed: {reason}", api_key)
+            text = shorten(
+                _("the connection to Ollama failed: {reason}").format(reason=reason), api_key
+            )
             spent = UNKNOWN_OUTPUT if isinstance(error, CutResponse) else None
-            raise NoModelResponse(message, cause="connection", spent=spent) from error
+            raise NoModelResponse(text, cause="connection", spent=spent) from error
 
     async def close(self) -> None:
         """Close the connections."""
@@ -135,7 +140,9 @@ async def _read_lines(
     async for chunk in response.aiter_bytes():
         size += len(chunk)
         if size > MAX_BODY:
-            message = f"the provider's response exceeds {MAX_BODY >> 20} MB"
+            message = _("the provider's response exceeds {max_body} MB").format(
+                max_body=MAX_BODY >> 20
+            )
             raise ModelFailed(message, cause="format")
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
@@ -165,7 +172,9 @@ async def _raise_error(
     if isinstance(error, ModelFailed) and error.cause == "not_found":
         # Ollama also answers 404 for an address that is not its API.
         raise ModelFailed(
-            f"{error.message}; if the model is not downloaded, run `ollama pull {settings.model}`",
+            _("{error}; if the model is not downloaded, run `ollama pull {model}`").format(
+                error=error.message, model=settings.model
+            ),
             cause="not_found",
         )
     raise error

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_models.body_parser import build_call, parse_body
 from choir_models.model import Completion, NoModelResponse, ProposedCall
@@ -70,7 +71,9 @@ class ResponseReader:
     def completion(self, duration_ms: float) -> Completion:
         """Return the completion. Raises NoModelResponse if the last line is missing."""
         if self._last is None:
-            raise NoModelResponse("the response ended before it was complete", cause="connection")
+            raise NoModelResponse(
+                _("the response ended before it was complete"), cause="connection"
+            )
         calls = tuple(map(_proposed, self._calls[:MAX_CALLS]))
         finish = "tool_calls" if calls else self._last.done_reason or "stop"
         return Completion(

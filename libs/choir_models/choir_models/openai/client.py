@@ -14,6 +14,7 @@ import httpx2
 from choir_common.egress.key_placeholders import KeyProxy
 from choir_common.errors import ChoirError
 from choir_common.http.response_parser import parse_events
+from choir_common.i18n import _
 from choir_models.http_transport import connection_failure, create_http_client
 from choir_models.model import NO_LISTENER, ModelFailed, NoModelResponse, OutputListener
 from choir_models.openai.stream import StreamedCompletion
@@ -124,9 +125,11 @@ async def _read_stream(
                 listener.add_hidden(streamed.hidden_characters - hidden)
                 hidden = streamed.hidden_characters
     except ValueError as error:
-        message = f"the provider's stream is not in the format of its API ({error})"
+        message = _("the provider's stream is not in the format of its API ({error})").format(
+            error=error
+        )
         raise ModelFailed(shorten(message), cause="format") from error
     if not streamed.is_complete:
-        message = "the provider closed the connection in the middle of its answer"
+        message = _("the provider closed the connection in the middle of its answer")
         raise NoModelResponse(message, cause="connection")
     return streamed.body()

@@ -13,6 +13,7 @@ from enum import StrEnum
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from choir_common.i18n import _
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.prompt_marks import TOOL_PICTURES_HEADING
 from choir_models.billing import billed_usd
@@ -174,11 +175,11 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     result = replace(result, model=result.model or asked_model, duration_ms=round(duration_ms, 3))
     # The provider bills what it refuses to show.
     if choice is None:
-        message = "the provider's response contains no choice"
+        message = _("the provider's response contains no choice")
         raise ModelFailed(message, cause="format", spent=result)
     # Gemini adds its reason.
     if result.finish_reason.startswith("content_filter"):
-        message = "the provider's content filter blocked the answer"
+        message = _("the provider's content filter blocked the answer")
         raise ModelFailed(message, cause="filter", spent=result)
     return result
 

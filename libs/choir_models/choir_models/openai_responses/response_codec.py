@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import orjson
 from pydantic import JsonValue
 
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_models.billing import billed_usd
 from choir_models.model import Completion, ModelFailed, ProposedCall
@@ -95,7 +96,7 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
         fields={} if is_cut else _fields(items),
     )
     if _object(response, "incomplete_details").get("reason") == "content_filter":
-        message = "the provider's content filter blocked the answer"
+        message = _("the provider's content filter blocked the answer")
         raise ModelFailed(message, cause="filter", spent=completion)
     return completion
 
@@ -104,9 +105,9 @@ def _parse(body: bytes) -> JsonObject:
     try:
         response = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise ModelFailed("the provider's answer is not JSON", cause="format") from error
+        raise ModelFailed(_("the provider's answer is not JSON"), cause="format") from error
     if not isinstance(response, dict):
-        raise ModelFailed("the provider's answer is not a response", cause="format")
+        raise ModelFailed(_("the provider's answer is not a response"), cause="format")
     fault = _object(response, "error")
     if fault or response.get("status") == "failed":
         status = _STATUSES.get(str(fault.get("code")), fault.get("code"))
@@ -114,7 +115,7 @@ def _parse(body: bytes) -> JsonObject:
         raise error_from_body({"code": status, "message": text}, datetime.now(UTC))
     if "output" not in response:
         raise ModelFailed(
-            "the provider's answer is not a response: it has no output", cause="format"
+            _("the provider's answer is not a response: it has no output"), cause="format"
         )
     return response
 

@@ -211,7 +211,7 @@ def _tell_note(queued_signal: SignalQueued, as_json: bool) -> None:
     if as_json:
         print_json(queued_signal)
     else:
-        stderr_console().print(queued_signal.note, markup=False)
+        stderr_console().print(server_text(queued_signal.note), markup=False)
 
 
 async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:

@@ -69,7 +69,7 @@ def _carry_out(place: Target, start: Start, as_json: bool) -> None:
         for agent in report.agents:
             for warning in agent.warnings:
                 stderr_console().print(
-                    _("Warning: {warning}").format(warning=warning), markup=False
+                    _("Warning: {warning}").format(warning=server_text(warning)), markup=False
                 )
             if agent.tools is not None:
                 text = _("Tools of {agent_id}: {tools}").format(

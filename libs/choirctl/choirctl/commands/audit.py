@@ -13,6 +13,7 @@ from choir_common.wire.operator import LogVerification
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
+from choirctl.output.language import server_text
 from choirctl.output.printing import (
     escape,
     print_json,
@@ -82,7 +83,7 @@ def verify(
         _print_summary(listing, logs, matching)
     if faults:
         for fault in faults:
-            stderr_console().print(fault, markup=False)
+            stderr_console().print(server_text(fault), markup=False)
         raise typer.Exit(ChoirError.exit_code)
 
 
@@ -140,7 +141,7 @@ def _print_summary(
 
 def _state(anchor: AnchorView) -> str:
     if anchor.fault:
-        return anchor.fault
+        return server_text(anchor.fault)
     return _("intact") if anchor.signed else _("its key is not on this machine")
 
 

@@ -17,6 +17,7 @@ from choir_common.wire.money_text import format_cost
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.output.printing import escape, print_json, print_rows, stderr_console, table
+from choirctl.output.state_words import state_text
 
 
 class Group(StrEnum):
@@ -106,7 +107,8 @@ def _print_table(report: CostReport) -> None:
         _("COST"),
     )
     for line in report.lines:
-        rows.add_row(*_cells(line, escape(line.group) or "-"))
+        group = state_text(line.group) if report.by == Group.KIND.value else line.group
+        rows.add_row(*_cells(line, escape(group) or "-"))
     if len(report.lines) > 1:
         rows.add_row(*_cells(report.total, _("[bold]total[/]")))
     print_rows(

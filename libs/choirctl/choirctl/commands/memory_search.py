@@ -24,6 +24,7 @@ from choirctl.commands.memory_options import (
     UntilTime,
     send,
 )
+from choirctl.output.language import server_text
 from choirctl.output.memory_views import document_rows, hit_rows
 from choirctl.output.printing import print_json, print_rows, stderr_console
 
@@ -204,7 +205,7 @@ def search(
         for part in found
         if part.receipt_id
     ]
-    for words in (merged.degraded, *receipts):
+    for words in (server_text(merged.degraded or ""), *receipts):
         if words:
             stderr_console().print(words, markup=False)
 

@@ -16,6 +16,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
 from choirctl.commands.memory_options import JSON_OBJECT, Expected, send
 from choirctl.output.printing import print_json, stderr_console
+from choirctl.output.state_words import state_text
 
 Text = Annotated[
     str | None, typer.Argument(metavar="TEXT", help="What to remember; else standard input.")
@@ -95,7 +96,9 @@ def put(
 
 def _print_result(result: MemoryWritten) -> None:
     version = _(", version {version}").format(version=result.version) if result.version else ""
-    stderr_console().print(f"{result.operation}: {result.document_id}{version}", markup=False)
+    stderr_console().print(
+        f"{state_text(result.operation)}: {result.document_id}{version}", markup=False
+    )
     if result.superseded:
         stderr_console().print(
             _("superseded: {names}").format(names=", ".join(result.superseded)), markup=False

@@ -27,6 +27,7 @@ from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import ConversationName, JobName, OptionalAgentId, SessionId
 from choirctl.commands.memory_forget import reset
+from choirctl.output.language import server_text
 from choirctl.output.printing import (
     print_json,
     print_json_line,
@@ -160,7 +161,7 @@ def cancel(
     if as_json:
         print_json(queued_signal)
     else:
-        stderr_console().print(queued_signal.note, markup=False)
+        stderr_console().print(server_text(queued_signal.note), markup=False)
 
 
 def verify(
@@ -206,7 +207,9 @@ def verify(
     if not verification.ok:
         stderr_console().print(
             _("[red]{session}: the log is broken at revision {broken_at}[/]: {reason}").format(
-                session=session, broken_at=verification.broken_at, reason=verification.reason
+                session=session,
+                broken_at=verification.broken_at,
+                reason=server_text(verification.reason or ""),
             )
         )
         raise typer.Exit(ChoirError.exit_code)
@@ -231,7 +234,7 @@ def compact(
     if as_json:
         print_json(queued_signal)
     else:
-        stderr_console().print(queued_signal.note, markup=False)
+        stderr_console().print(server_text(queued_signal.note), markup=False)
 
 
 def _signature_text(verification: LogVerification) -> str:

@@ -17,7 +17,7 @@ from choir_common.wire.memory_collections import (
     FolderProgress,
 )
 from choirctl.api.control import ControlClient
-from choirctl.output.language import tr
+from choirctl.output.language import server_text, tr
 from choirctl.output.printing import escape, format_age, stderr_console, table
 from choirctl.output.state_words import state_text
 
@@ -42,7 +42,9 @@ def document_rows(documents: Sequence[CollectionDocument]) -> Table:
     for document in documents:
         age = format_age(document.added_at) if document.added_at else _("not read yet")
         counts = (f"{document.characters:,}", str(document.chunks))
-        rows.add_row(escape(document.name), *counts, age, escape(document.problem or "-"))
+        rows.add_row(
+            escape(document.name), *counts, age, escape(server_text(document.problem or "-"))
+        )
     return rows
 
 
@@ -81,7 +83,7 @@ def describe_state(view: CollectionView) -> str:
             )
         )
     if folder.problem:
-        parts.append(folder.problem.rstrip("."))
+        parts.append(server_text(folder.problem).rstrip("."))
     return join(", ", parts)
 
 
@@ -101,7 +103,7 @@ async def show_scan(api: ControlClient, agent: str, before: CollectionView) -> C
             if folder.state == "unreachable":
                 raise Unavailable(
                     _("{path} cannot be scanned. {problem}").format(
-                        path=folder.path, problem=folder.problem
+                        path=folder.path, problem=server_text(folder.problem)
                     )
                 )
             if folder.state == "current" and folder.scanned_at != earlier:
@@ -137,7 +139,7 @@ class ScanProgress(contextlib.AbstractContextManager["ScanProgress"]):
         if folder.state != "reading":
             return
         completed = folder.files - folder.waiting
-        problem = f" ({folder.problem.rstrip('.')})" if folder.problem else ""
+        problem = f" ({server_text(folder.problem).rstrip('.')})" if folder.problem else ""
         self._bar.update(
             self._task,
             description=tr(_("reading{problem}").format(problem=escape(problem))),

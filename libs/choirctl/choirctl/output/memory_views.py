@@ -99,12 +99,13 @@ def audit_rows(entries: Sequence[AuditEntry]) -> Table:
         ids = entry.document_ids[:SHOWN_IDS]
         more = len(entry.document_ids) - len(ids)
         rest = _(" and {more:,} more").format(more=more) if more else ""
-        details = ", ".join(f"{name} {value}" for name, value in entry.detail.items())
+        details = ", ".join(f"{state_text(name)} {value}" for name, value in entry.detail.items())
+        operation = state_text(entry.operation)
         rows.add_row(
             str(entry.number),
             f"{entry.at:%Y-%m-%d %H:%M:%S}",
-            entry.actor,
-            escape(f"{entry.operation} ({details})" if details else entry.operation),
+            state_text(entry.actor),
+            escape(f"{operation} ({details})" if details else operation),
             f"{', '.join(ids)}{rest}" or "-",
         )
     return rows

@@ -10,6 +10,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from pathlib import Path
 
 from choir_common.errors import ChoirError
+from choir_common.i18n import _
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 START_TIMEOUT_S = 5.0
@@ -65,7 +66,9 @@ class SshAgent:
         )
         while not await _answers(self.socket):
             if process.returncode is not None:
-                raise SshAgentFailed(f"ssh-agent ended with {process.returncode}")
+                raise SshAgentFailed(
+                    _("ssh-agent ended with {returncode}").format(returncode=process.returncode)
+                )
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _add(self, key: str) -> None:
@@ -74,14 +77,14 @@ class SshAgent:
         try:
             # ssh-add rejects a key without a final line break.
             text = "\n".join(key.strip().splitlines()) + "\n"
-            _, output = await process.communicate(text.encode())
+            _errors, output = await process.communicate(text.encode())
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode != 0:
             reason = " ".join(output.decode(errors="replace").split())[:200]
-            raise SshAgentFailed(f"ssh-add rejected the key: {reason}")
+            raise SshAgentFailed(_("ssh-add rejected the key: {reason}").format(reason=reason))
 
     async def _spawn(self, argv: list[str], environment: dict[str, str], stdin: int) -> Process:
         return await asyncio.create_subprocess_exec(
@@ -108,7 +111,7 @@ async def _answers(path: Path) -> bool:
 def _program(name: str) -> str:
     path = shutil.which(name, path=PATH)
     if path is None:
-        raise SshAgentFailed(f"{name} is not installed")
+        raise SshAgentFailed(_("{name} is not installed").format(name=name))
     return path
 
 

@@ -17,6 +17,7 @@ from choir_agent.egress.streams import ProxyConnections, Streams
 from choir_common.egress.greeting import greeting
 from choir_common.errors import StartupError
 from choir_common.http.client import ssl_context_for
+from choir_common.i18n import _
 from choir_common.wire.rpc import AgentStartParameters
 
 log = structlog.get_logger("choir.agent.egress")
@@ -30,7 +31,7 @@ class EgressLink:
 
     def __init__(self, boot: AgentStartParameters) -> None:
         """Listen; raises StartupError or InvalidRequest if the address or the certificate is none."""
-        host, _, port = boot.egress_address.rpartition(":")
+        host, _separator, port = boot.egress_address.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
         self._greeting = greeting(boot.agent_id, boot.egress_key)
         self._tls: ssl.SSLContext = ssl_context_for(boot.egress_certificate)
@@ -40,7 +41,9 @@ class EgressLink:
         try:
             self._listener.bind(self.socket)
         except OSError as error:
-            raise StartupError(f"No socket for the egress proxy: {error.strerror}.") from error
+            raise StartupError(
+                _("No socket for the egress proxy: {error}.").format(error=error.strerror)
+            ) from error
         self._listener.listen(BACKLOG)
         self._listener.setblocking(False)
         self._connections = ProxyConnections(self._connect)

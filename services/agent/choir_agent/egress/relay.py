@@ -13,6 +13,7 @@ from choir_agent.egress.link import EgressLink
 from choir_agent.egress.route import LOOPBACK, EgressAddress
 from choir_agent.egress.streams import ProxyConnections, Streams
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.wire.rpc import AgentStartParameters
 
 CONNECT_TIMEOUT_S = 5.0
@@ -34,7 +35,11 @@ def relay_to(proxy_socket: str, key: str, link: EgressLink | None = None) -> "Eg
     try:
         listener = socket.create_server((LOOPBACK, 0))
     except OSError as error:
-        raise StartupError(f"No port on {LOOPBACK} can be opened: {error.strerror}.") from error
+        raise StartupError(
+            _("No port on {loopback} can be opened: {error}.").format(
+                loopback=LOOPBACK, error=error.strerror
+            )
+        ) from error
     port = int(listener.getsockname()[1])
     return EgressRelay(EgressAddress(proxy_socket, key, port), listener, link)
 

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from choir_agent.harnesses.updates import HarnessAbout, HarnessError, HarnessUsage, PlanReport
 from choir_common.escape_text import escape_hidden
+from choir_common.i18n import _
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.model import JsonObject
 
@@ -23,9 +24,11 @@ def result_of(message: JsonObject, method: str) -> JsonObject:
         text = label(str(error.get("message")))
         if error.get("code") == AUTH_REQUIRED:
             raise HarnessError(
-                f"it wants a login ({text}): give it a key in `secrets`, as its documentation says"
+                _(
+                    "it wants a login ({text}): give it a key in `secrets`, as its documentation says"
+                ).format(text=text)
             )
-        raise HarnessError(f"it refused {method}: {text}")
+        raise HarnessError(_("it refused {method}: {text}").format(method=method, text=text))
     result = message.get("result")
     return result if isinstance(result, dict) else {}
 

@@ -36,6 +36,7 @@ from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import JobState
 from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.working_memory import WorkingMemory
+from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_common.wire.events import (
     InjectedInstruction,
@@ -213,8 +214,10 @@ class HarnessJob:
         session = await self._running.enter_async_context(self._connector.connect(self._id))
         if self._resumes and not session.about.can_resume:
             raise HarnessError(
-                "the agent was restarted while it worked, and it cannot continue a session; what it "
-                "has changed by then stays changed"
+                _(
+                    "the agent was restarted while it worked, and it cannot continue a session; what it has "
+                    "changed by then stays changed"
+                )
             )
         async with self._connector.start_limit():
             self._session_id = await session.open(self._session_id)
@@ -239,14 +242,14 @@ class HarnessJob:
         state, budgets = self._arbiter.state, self._settings.current().settings.budgets
         await self._spending.reserve(job, state, budgets)
         if self._session is None:
-            raise HarnessError("it is not running")
+            raise HarnessError(_("it is not running"))
         await self._session.prompt(self._text)
         self._message = ""
 
     async def _work(self) -> None:
         """Follow the harness until it asks for calls, or its turn ends."""
         if self._session is None:
-            raise HarnessError("it is not running")
+            raise HarnessError(_("it is not running"))
         while not self._later and self._ending is None:
             self._take(await self._session.next_update())
         if self._later:
@@ -312,7 +315,9 @@ class HarnessJob:
                 words = f" It said: {text}" if text else ""
                 raise HarnessLimitReached(
                     "usd_per_job",
-                    f"The harness {self._name} reached a limit of its own ({end.reason}).{words}",
+                    _("The harness {name} reached a limit of its own ({reason}).{words}").format(
+                        name=self._name, reason=end.reason, words=words
+                    ),
                 )
             case _:
                 self._record_unusable(output)
@@ -320,7 +325,9 @@ class HarnessJob:
                     "refusal": "it refused the task",
                     "cancelled": "it ended its turn as cancelled, which nobody asked for",
                 }.get(end.reason, end.text or "it gave no reason")
-                raise ModelFailed(f"{why}; it said: {text}" if text else why)
+                raise ModelFailed(
+                    _("{why}; it said: {text}").format(why=why, text=text) if text else why
+                )
 
     def _record_unusable(self, output: ModelOutput) -> None:
         # As a result it would complete the job; a call that is closed with the job does not.
@@ -384,7 +391,7 @@ class MissingHarness:
 
     async def think(self, job: JobState) -> None:
         """Raise ModelFailed."""
-        raise ModelFailed("config.json does not have it for this agent")
+        raise ModelFailed(_("config.json does not have it for this agent"))
 
     def explain(self, error: ModelFailed, lane: str) -> str:
         """Return a message for the user about the failure."""
@@ -415,7 +422,9 @@ def _check_permitted(result: ToolResultCommitted | None) -> None:
     if result is None or result.status != "success":
         output: JsonObject = {} if result is None else result.output
         raise ModelFailed(
-            f"it may not be used: {output.get('message') or 'the call has no result'}"
+            _("it may not be used: {reason}").format(
+                reason=output.get("message") or _("the call has no result")
+            )
         )
 
 

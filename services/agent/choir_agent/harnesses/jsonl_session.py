@@ -18,6 +18,7 @@ from choir_agent.harnesses.updates import (
     Step,
     TurnOutcome,
 )
+from choir_common.i18n import _
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.model import JsonObject
 
@@ -53,7 +54,11 @@ class JsonLinesSession:
         answer = await self._wait_for("hello")
         if answer.get("protocol") != PROTOCOL_VERSION:
             text = label(str(answer.get("protocol")))
-            raise HarnessError(f"it speaks version {text}, and Choir {PROTOCOL_VERSION}")
+            raise HarnessError(
+                _("it speaks version {text}, and Choir {protocol_version}").format(
+                    text=text, protocol_version=PROTOCOL_VERSION
+                )
+            )
         can_resume = answer.get("resume") is True
         self._about = HarnessAbout(
             protocol_version=str(PROTOCOL_VERSION),
@@ -71,7 +76,7 @@ class JsonLinesSession:
         answer = await self._wait_for("session")
         started = answer.get("id")
         if not isinstance(started, str) or not 0 < len(started) <= MAX_ID:
-            raise HarnessError("it started a session without a valid id")
+            raise HarnessError(_("it started a session without a valid id"))
         return started
 
     async def prompt(self, text: str) -> None:

@@ -19,6 +19,7 @@ from choir_common.errors import ChoirError
 from choir_common.escape_text import escape_hidden
 from choir_common.eventlog.chain import canonical_json
 from choir_common.eventlog.json_scrubbing import is_too_deep
+from choir_common.i18n import _
 from choir_common.json_schema import find_schema_fault
 from choir_common.wire.mcp_config import McpServerConfig
 from choir_common.wire.model import JsonObject
@@ -104,8 +105,10 @@ def read_tools(server: str, config: McpServerConfig, listed: Sequence[JsonObject
     selection = [tool for tool in listed if matches_any(str(tool.get("name")), config.tools)]
     if len(selection) > MAX_TOOLS:
         raise InvalidTools(
-            f"It lists {len(selection)} tools; at most {MAX_TOOLS} are offered. Choose some with "
-            f"`mcp.servers.{server}.tools`."
+            _(
+                "It lists {count} tools; at most {max_tools} are offered. Choose some with "
+                "`mcp.servers.{server}.tools`."
+            ).format(count=len(selection), max_tools=MAX_TOOLS, server=server)
         )
     names = Counter(canonical_name(server, str(tool.get("name"))) for tool in selection)
     tools: list[ToolDefinition] = []
@@ -122,8 +125,10 @@ def read_tools(server: str, config: McpServerConfig, listed: Sequence[JsonObject
     size = sum(len(orjson.dumps(tool.content)) for tool in tools)
     if size > MAX_DEFINITION_BYTES:
         raise InvalidTools(
-            f"The definitions of its tools take {size} bytes; the limit is {MAX_DEFINITION_BYTES}. "
-            f"Choose some with `mcp.servers.{server}.tools`."
+            _(
+                "The definitions of its tools take {size} bytes; the limit is {max_definition_bytes}. "
+                "Choose some with `mcp.servers.{server}.tools`."
+            ).format(size=size, max_definition_bytes=MAX_DEFINITION_BYTES, server=server)
         )
     return ServerTools(tuple(sorted(tools, key=lambda tool: tool.canonical)), tuple(left_out))
 

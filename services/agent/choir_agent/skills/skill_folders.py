@@ -11,6 +11,7 @@ import structlog
 
 from choir_agent.skills.skill_spec import SkillSpec, StateSpec, Transition
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.identity_dir import SKILL_FOLDERS_DIR
 from choir_common.skill_folders.folder import SkillFolder, read_skill_folder
 from choir_common.skill_folders.front_matter import FrontMatter
@@ -99,7 +100,9 @@ def load_skill_folders(choir_dir: Path, machines: Collection[str] = ()) -> Skill
         try:
             folder = read_skill_folder(path)
             if folder.name != path.name or folder.name in machines:
-                raise InvalidRequest("Its name is that of another folder, or of a state machine.")
+                raise InvalidRequest(
+                    _("Its name is that of another folder, or of a state machine.")
+                )
         except InvalidRequest as error:
             log.warning("a skill folder is left out", skill=path.name, error=error.message)
             continue

@@ -13,6 +13,7 @@ from choir_agent.skills.skill_spec import (
     find_machine_fault,
 )
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.json_schema import find_schema_fault
 from choir_common.wire.model import JsonObject
 
@@ -42,14 +43,17 @@ def parse_skill(text: str | bytes, known_tools: Collection[str]) -> SkillSpec:
     Raises InvalidSkill if the text is not JSON or not a well-formed skill that uses existing tools.
     """
     if len(text) > MAX_SKILL_BYTES:
-        raise InvalidSkill("file", f"has more than {MAX_SKILL_BYTES} bytes")
+        raise InvalidSkill(
+            "file",
+            _("has more than {max_skill_bytes} bytes").format(max_skill_bytes=MAX_SKILL_BYTES),
+        )
     try:
         # By default json accepts duplicate keys and NaN; a SkillSpec must not contain them.
         document = json.loads(
             text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_constant
         )
     except (ValueError, RecursionError) as error:
-        raise InvalidSkill("file", f"is not JSON: {error}") from error
+        raise InvalidSkill("file", _("is not JSON: {error}").format(error=error)) from error
     return parse_skill_document(document, known_tools)
 
 
@@ -61,7 +65,7 @@ def parse_skill_document(document: object, known_tools: Collection[str]) -> Skil
     fields = _object("skill", document)
     _reject_unknown_fields("", fields, _TOP | _TOP_OPTIONAL)
     for missing in sorted(_TOP - fields.keys()):
-        raise InvalidSkill(missing, "is missing")
+        raise InvalidSkill(missing, _("is missing"))
     raw = _object("states", fields["states"])
     states = {_name("states", name): _state(name, raw[name], known_tools) for name in raw}
     initial = _name("initial_state", fields["initial_state"])
@@ -87,13 +91,13 @@ def _state(name: str, value: object, known_tools: Collection[str]) -> StateSpec:
     if _flag(f"{where}.terminal", fields.get("terminal", False)):
         for field in fields.keys() - _TERMINAL:
             raise InvalidSkill(
-                f"{where}.{field}", "a terminal state has neither tools nor transitions"
+                f"{where}.{field}", _("a terminal state has neither tools nor transitions")
             )
         objective = fields.get("objective")
         text = "" if objective is None else _text(f"{where}.objective", objective)
         return StateSpec(objective=text, terminal=True)
     for missing in sorted({"objective", "transitions"} - fields.keys()):
-        raise InvalidSkill(f"{where}.{missing}", "is missing; only a terminal state may omit it")
+        raise InvalidSkill(f"{where}.{missing}", _("is missing; only a terminal state may omit it"))
     return StateSpec(
         objective=_text(f"{where}.objective", fields["objective"]),
         allowed_tools=_tools(
@@ -109,11 +113,13 @@ def _tools(where: str, value: object, known_tools: Collection[str]) -> tuple[str
         field = f"{where}[{number}]"
         tool = _text(field, item)
         if tool == START_TOOL:
-            raise InvalidSkill(field, "a skill cannot start a skill")
+            raise InvalidSkill(field, _("a skill cannot start a skill"))
         if tool not in known_tools:
-            raise InvalidSkill(field, f"there is no tool {tool!r} in this agent")
+            raise InvalidSkill(
+                field, _("there is no tool {tool!r} in this agent").format(tool=tool)
+            )
         if tool in tools:
-            raise InvalidSkill(field, f"{tool!r} is named twice")
+            raise InvalidSkill(field, _("{tool!r} is named twice").format(tool=tool))
         tools.append(tool)
     return tuple(tools)
 
@@ -125,54 +131,59 @@ def _transitions(where: str, value: object) -> tuple[Transition, ...]:
         fields = _object(field, item)
         _reject_unknown_fields(field, fields, _TRANSITION)
         for missing in sorted(_TRANSITION - fields.keys()):
-            raise InvalidSkill(f"{field}.{missing}", "is missing")
+            raise InvalidSkill(f"{field}.{missing}", _("is missing"))
         on = _name(f"{field}.on", fields["on"])
         if any(on == earlier.on for earlier in transitions):
-            raise InvalidSkill(f"{field}.on", f"{on!r} has a transition already")
+            raise InvalidSkill(f"{field}.on", _("{on!r} has a transition already").format(on=on))
         transitions.append(Transition(on, _name(f"{field}.to", fields["to"])))
     if not transitions:
-        raise InvalidSkill(where, "is empty; only a terminal state may have no transitions")
+        raise InvalidSkill(where, _("is empty; only a terminal state may have no transitions"))
     return tuple(transitions)
 
 
 def _object(where: str, value: object) -> Fields:
     if not isinstance(value, dict):
-        raise InvalidSkill(where, f"must be an object, not {_kind(value)}")
+        raise InvalidSkill(where, _("must be an object, not {kind}").format(kind=_kind(value)))
     return value
 
 
 def _list(where: str, value: object) -> list[object]:
     if not isinstance(value, list):
-        raise InvalidSkill(where, f"must be a list, not {_kind(value)}")
+        raise InvalidSkill(where, _("must be a list, not {kind}").format(kind=_kind(value)))
     return value
 
 
 def _text(where: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidSkill(where, f"must be a string, not {_kind(value)}")
+        raise InvalidSkill(where, _("must be a string, not {kind}").format(kind=_kind(value)))
     if not value.strip() or len(value) > MAX_TEXT:
-        raise InvalidSkill(where, f"must have 1 to {MAX_TEXT} characters")
+        raise InvalidSkill(
+            where, _("must have 1 to {max_text} characters").format(max_text=MAX_TEXT)
+        )
     return value
 
 
 def _name(where: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidSkill(where, f"must be a string, not {_kind(value)}")
+        raise InvalidSkill(where, _("must be a string, not {kind}").format(kind=_kind(value)))
     if not NAME.fullmatch(value):
         rule = "1 to 64 characters of a-z, 0-9, _ and -, starting with a letter or digit"
-        raise InvalidSkill(where, f"{value[:80]!r} is not a valid name: use {rule}")
+        raise InvalidSkill(
+            where,
+            _("{value!r} is not a valid name: use {rule}").format(value=value[:80], rule=rule),
+        )
     return value
 
 
 def _flag(where: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise InvalidSkill(where, f"must be true or false, not {_kind(value)}")
+        raise InvalidSkill(where, _("must be true or false, not {kind}").format(kind=_kind(value)))
     return value
 
 
 def _count(where: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidSkill(where, "must be a whole number, 1 or more")
+        raise InvalidSkill(where, _("must be a whole number, 1 or more"))
     return value
 
 
@@ -180,10 +191,12 @@ def _schema(where: str, value: object) -> JsonObject | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise InvalidSkill(where, f"must be a JSON Schema as an object, not {_kind(value)}")
+        raise InvalidSkill(
+            where, _("must be a JSON Schema as an object, not {kind}").format(kind=_kind(value))
+        )
     fault = find_schema_fault(value)
     if fault is not None:
-        raise InvalidSkill(where, f"is not a valid JSON Schema: {fault}")
+        raise InvalidSkill(where, _("is not a valid JSON Schema: {fault}").format(fault=fault))
     return value
 
 
@@ -192,7 +205,10 @@ def _reject_unknown_fields(where: str, fields: Fields, known_fields: set[str]) -
         if field not in known_fields:
             path = f"{where}.{field}" if where else field
             raise InvalidSkill(
-                path, f"is not a known field; known fields are {', '.join(sorted(known_fields))}"
+                path,
+                _("is not a known field; known fields are {known_fields}").format(
+                    known_fields=", ".join(sorted(known_fields))
+                ),
             )
 
 
@@ -206,7 +222,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         double = next(name for name in names if names.count(name) > 1)
-        raise InvalidSkill(double, "is duplicated in the object")
+        raise InvalidSkill(double, _("is duplicated in the object"))
     return fields
 
 

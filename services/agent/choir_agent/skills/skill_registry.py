@@ -16,6 +16,7 @@ from choir_agent.log.session_state import SkillState
 from choir_agent.skills.skill_parser import InvalidSkill, parse_skill
 from choir_agent.skills.skill_spec import SkillSpec
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 
 SKILL_DIRECTORIES = ("skills/global", "skills", "skills/agent")
 """Directories below /choir, in order: each overrides skills of the same name in earlier ones and
@@ -92,17 +93,29 @@ def _read_all(
         try:
             spec = parse_skill(file.read_bytes(), known_tools)
         except InvalidSkill as error:
-            raise StartupError(f"The skill {source} is invalid. {error.message}.") from error
+            raise StartupError(
+                _("The skill {source} is invalid. {error}.").format(
+                    source=source, error=error.message
+                )
+            ) from error
         except OSError as error:
-            raise StartupError(f"Cannot read the skill {source}: {error.strerror}.") from error
+            raise StartupError(
+                _("Cannot read the skill {source}: {error}.").format(
+                    source=source, error=error.strerror
+                )
+            ) from error
         if spec.name in specs:
             raise StartupError(
-                f"The skills {sources_by_name[spec.name]} and {source} have the same name {spec.name!r}."
+                _("The skills {sources_by_name} and {source} have the same name {spec!r}.").format(
+                    sources_by_name=sources_by_name[spec.name], source=source, spec=spec.name
+                )
             )
         specs[spec.name], sources_by_name[spec.name] = spec, source
         if len(specs) > MAX_SKILLS:
             raise StartupError(
-                f"There are more than {MAX_SKILLS} skills; the first one too many is {source}."
+                _(
+                    "There are more than {max_skills} skills; the first one too many is {source}."
+                ).format(max_skills=MAX_SKILLS, source=source)
             )
     return specs
 
@@ -119,6 +132,10 @@ def _on_disk(directory: Path) -> Iterator[tuple[str, SkillSource]]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StartupError(f"Cannot list the skills in {directory}: {error.strerror}.") from error
+        raise StartupError(
+            _("Cannot list the skills in {directory}: {error}.").format(
+                directory=directory, error=error.strerror
+            )
+        ) from error
     for path in paths:
         yield str(path), path

@@ -8,6 +8,7 @@ from choir_agent.process_startup import harden_process
 from choir_agent.tool_bench.check import check_tools
 from choir_agent.tool_bench.trial import run_trial
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.process import run_process
 from choir_common.telemetry import Redactor, configure_logging
 from choir_common.wire.local_tools import ToolCheckRequest, ToolTrialOrder
@@ -29,10 +30,12 @@ def run(redactor: Redactor) -> int:
                 harden_process()
                 report = run_trial(ToolTrialOrder.model_validate_json(text), redactor)
             case _:
-                raise StartupError("Use `python -m choir_agent.tool_bench check` or `try`.")
+                raise StartupError(_("Use `python -m choir_agent.tool_bench check` or `try`."))
     except ValidationError as error:
         # `from None`: pydantic's own message would quote the key
-        raise StartupError(f"Invalid order: {'; '.join(error_messages(error, 'line'))}.") from None
+        raise StartupError(
+            _("Invalid order: {errors}.").format(errors="; ".join(error_messages(error, "line")))
+        ) from None
     sys.stdout.write(report.model_dump_json() + "\n")
     return 0
 

@@ -24,6 +24,7 @@ from choir_agent.tools.streams import OutputCapture, StreamSink
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace, create_staging
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_common.json_schema import find_violations
 from choir_common.redactor import Redactor
@@ -99,8 +100,12 @@ def _find(order: ToolTrialOrder, programs: ProgramRunner) -> ExternalTool:
     for tool in tools:
         if tool.manifest.name == order.tool:
             return tool
-    names = ", ".join(tool.manifest.name for tool in tools) or "none"
-    raise StartupError(f"There is no tool {order.tool!r}. Tools of this agent: {names}.")
+    names = ", ".join(tool.manifest.name for tool in tools) or _("none")
+    raise StartupError(
+        _("There is no tool {tool!r}. Tools of this agent: {names}.").format(
+            tool=order.tool, names=names
+        )
+    )
 
 
 def _report(

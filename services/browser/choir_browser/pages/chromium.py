@@ -20,6 +20,7 @@ from choir_browser.pages.engine import LaunchOptions
 from choir_browser.pages.error_translation import CRASHED, is_gone
 from choir_browser.pages.tabs import TabRegistry
 from choir_common.errors import ChoirError, Unavailable
+from choir_common.i18n import _
 
 log = structlog.get_logger("choir.browser.pages")
 
@@ -117,8 +118,12 @@ def _explain(error: Error | ChoirError) -> ChoirError:
         return error
     if "sandbox" in str(error).lower():
         return Unavailable(
-            "Chromium cannot create its sandbox here: allow user namespaces, or set "
-            "CHOIR_BROWSER_SANDBOX=off where the container itself is the sandbox."
+            _(
+                "Chromium cannot create its sandbox here: allow user namespaces, or set "
+                "CHOIR_BROWSER_SANDBOX=off where the container itself is the sandbox."
+            )
         )
     first = str(error).strip().splitlines()[0]
-    return Unavailable(CRASHED if is_gone(error) else f"Chromium did not start: {first}")
+    return Unavailable(
+        CRASHED if is_gone(error) else _("Chromium did not start: {first}").format(first=first)
+    )

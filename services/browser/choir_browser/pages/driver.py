@@ -14,6 +14,7 @@ from playwright.async_api import Error, Playwright, async_playwright
 
 from choir_browser.limits.processes import children_with_argument, kill_tree, process_exists
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 
 log = structlog.get_logger("choir.browser.pages")
 
@@ -56,7 +57,9 @@ async def start_driver() -> Driver:
     except TimeoutError as error:
         _kill(_drivers() - before)
         raise Unavailable(
-            f"The browser's driver did not start within {START_TIMEOUT_S:g} s."
+            _("The browser's driver did not start within {start_timeout_s:g} s.").format(
+                start_timeout_s=START_TIMEOUT_S
+            )
         ) from error
     except asyncio.CancelledError:
         _kill(_drivers() - before)

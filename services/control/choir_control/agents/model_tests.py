@@ -109,7 +109,7 @@ class ModelTestService:
         models = self._configuration.current.config.models
         model = models.get(name)
         if model is None:
-            names = ", ".join(sorted(models)) or "none"
+            names = ", ".join(sorted(models)) or _("none")
             raise NotFound(
                 _(
                     "There is no language model {name!r} in the active configuration, which has: {names}. A"

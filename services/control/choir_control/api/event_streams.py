@@ -16,6 +16,7 @@ from choir_common.errors import InvalidRequest, RateLimited, Unavailable
 from choir_common.http.response_parser import ServerSentEvent
 from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, event_stream_response, render_event
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.events import Event
 from choir_control.agents.sessions.record import LIVE_STATUSES
 from choir_control.agents.sessions.store import SessionStore
@@ -54,7 +55,7 @@ def make_signal_router(
 def _last_event_id(request: Request) -> int:
     text = request.headers.get("last-event-id", "") or "0"
     if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > MAX_SIGNAL_ID:
-        raise InvalidRequest("Last-Event-ID must be the id of an event of this stream.")
+        raise InvalidRequest(_("Last-Event-ID must be the id of an event of this stream."))
     return int(text)
 
 
@@ -76,7 +77,11 @@ class LogStreamer:
         Raises RateLimited when too many streams are open.
         """
         if self._open >= MAX_STREAMS:
-            raise RateLimited(f"{MAX_STREAMS} logs are already being followed; close one first.")
+            raise RateLimited(
+                _("{max_streams} logs are already being followed; close one first.").format(
+                    max_streams=MAX_STREAMS
+                )
+            )
         return self._counted(session_id, after)
 
     async def _counted(self, session_id: str, after: int) -> AsyncGenerator[bytes, None]:

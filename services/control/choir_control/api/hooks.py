@@ -13,6 +13,7 @@ from choir_common.errors import Unavailable
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.middleware import LargeBodyRoute
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.operator import Page
 from choir_common.wire.triggers import (
     DeliveryView,
@@ -53,7 +54,7 @@ class BodyBuffer:
                 self._used += len(chunk)
                 body += chunk
                 if self._used > self._max_bytes:
-                    raise Unavailable("Too many requests at a time.", retry_after_s=RETRY_S)
+                    raise Unavailable(_("Too many requests at a time."), retry_after_s=RETRY_S)
             yield bytes(body)
         finally:
             self._used -= len(body)

@@ -9,6 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 from choir_common.errors import Unavailable
 from choir_common.http.client import await_unless_hung
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 
 # No part begins with a dot: `..` would lead to the gateway's other routes, with control's token.
 AssetPath = Annotated[
@@ -48,7 +49,7 @@ def web_page_routes(gateway: httpx2.AsyncClient) -> APIRouter:
                 await answer.aclose()
         except httpx2.HTTPError as error:
             raise Unavailable(
-                "The gateway is unavailable: it is starting. Try again.", retry_after_s=1.0
+                _("The gateway is unavailable: it is starting. Try again."), retry_after_s=1.0
             ) from error
         headers = {k: v for k, v in answer.headers.items() if k.lower() not in NOT_RETURNED}
         return Response(body, answer.status_code, headers=headers)

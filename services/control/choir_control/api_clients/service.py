@@ -24,6 +24,7 @@ from choir_common.errors import (
     Unauthorized,
     Unavailable,
 )
+from choir_common.i18n import _
 from choir_common.wire.api_clients import AddApiClient, ApiClientView, client_dm
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
 from choir_control.agents.sessions.conversation_reconciler import ConversationReconciler
@@ -42,7 +43,7 @@ MAX_CLIENTS = 100
 REQUESTS_PER_MINUTE = 120
 MAX_OPEN = 8
 """Requests of one client that wait for an answer; further ones are refused."""
-NO_CLIENT = (
+NO_CLIENT = _(
     "This is no client's token, or it was revoked. `choirctl client add NAME` prints a new one."
 )
 
@@ -125,7 +126,9 @@ class ApiClientService:
             client = self._clients.get(name)
             if client is None or not await self._store.revoke(name, now):
                 raise NotFound(
-                    f"There is no client {name[:64]!r}; `choirctl client list` shows them."
+                    _("There is no client {name!r}; `choirctl client list` shows them.").format(
+                        name=name[:64]
+                    )
                 )
             await self._put_in_force(replace(client, revoked_at=now))
         log.info("client revoked", client=name)
@@ -165,7 +168,9 @@ class ApiClientService:
         wait_s = bucket.wait_s(REQUESTS_PER_MINUTE, now)
         if wait_s:
             raise RateLimited(
-                f"This client sends more than {REQUESTS_PER_MINUTE} requests in a minute.",
+                _("This client sends more than {requests_per_minute} requests in a minute.").format(
+                    requests_per_minute=REQUESTS_PER_MINUTE
+                ),
                 retry_after_s=wait_s,
             )
 
@@ -192,25 +197,33 @@ class ApiClientService:
         config, earlier = snapshot.config, self._clients.get(request.name)
         if find_console_gateway(config) is None:
             raise Conflict(
-                'Clients need a gateway of type console in `gateways`: "console": {"type": "console"}.'
+                _(
+                    'Clients need a gateway of type console in `gateways`: "console": {{"type": "console"}}.'
+                ).format()
             )
         if request.person is None and config.people:
             raise InvalidRequest(
-                "config.json has people: say whose client this is (--person NAME)."
+                _("config.json has people: say whose client this is (--person NAME).")
             )
         if request.person is not None and request.person not in config.people:
-            names = ", ".join(sorted(config.people)) or "nobody"
+            names = ", ".join(sorted(config.people)) or _("nobody")
             raise NotFound(
-                f"There is no person {request.person!r} in config.json (it has {names})."
+                _("There is no person {person!r} in config.json (it has {names}).").format(
+                    person=request.person, names=names
+                )
             )
         if earlier is not None and earlier.person != request.person:
             raise Conflict(
-                f"{request.name} is or was a client of {earlier.person or 'the operator'}, whose "
-                "conversations it would show. Choose another name."
+                _(
+                    "{request} is or was a client of {person}, whose conversations it would show. Choose "
+                    "another name."
+                ).format(request=request.name, person=earlier.person or _("the operator"))
             )
         if earlier is None and len(self._clients) >= MAX_CLIENTS:
             raise Conflict(
-                f"There are {MAX_CLIENTS} clients already, with those that were revoked."
+                _("There are {max_clients} clients already, with those that were revoked.").format(
+                    max_clients=MAX_CLIENTS
+                )
             )
         for agent_id in request.agents:
             snapshot.agent(agent_id)

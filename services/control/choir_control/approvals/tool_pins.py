@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.eventlog.chain import canonical_json
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.mcp_config import McpServerConfig, McpServerName
 from choir_common.wire.model import JsonObject, WireModel
@@ -82,7 +83,9 @@ class ToolPinBasis:
         config = servers.get(request.server)
         if config is None or not _is_same(config, request):
             raise InvalidRequest(
-                f"config.json has no MCP server {request.server!r} of {agent_id} with this command or url."
+                _(
+                    "config.json has no MCP server {server!r} of {agent_id} with this command or url."
+                ).format(server=request.server, agent_id=agent_id)
             )
         async with self._database.connection() as connection:
             pin = await find_pin(connection, agent_id, request.server)

@@ -6,6 +6,7 @@ beside its other conversations. It is on a gateway of type console, so that oper
 
 from collections.abc import Iterator
 
+from choir_common.i18n import _
 from choir_common.wire.agent_questions import QUESTION_DM_PREFIX, question_dm
 from choir_common.wire.channel_config import DmConfig
 from choir_common.wire.config import Config
@@ -44,27 +45,44 @@ def find_question_faults(config: Config) -> Iterator[str]:
     for dm, user in config.dms.items():
         if dm.startswith(QUESTION_DM_PREFIX) and user.user_id != dm:  # not one that Choir added
             yield (
-                f"dms.{dm}: names that begin with {QUESTION_DM_PREFIX} belong to questions between "
-                "agents; choose another"
+                _(
+                    "dms.{dm}: names that begin with {question_dm_prefix} belong to questions between "
+                    "agents; choose another"
+                ).format(dm=dm, question_dm_prefix=QUESTION_DM_PREFIX)
             )
     for asking, agent in config.agents.items():
         path = f"agents.{asking}.may_ask"
         if agent.may_ask and find_console_gateway(config) is None:
-            yield f"{path}: questions need a gateway of type console in `gateways`; add one"
+            yield _(
+                "{path}: questions need a gateway of type console in `gateways`; add one"
+            ).format(path=path)
         for answering in dict.fromkeys(agent.may_ask):
             yield from _faults_of_pair(config, path, asking, answering)
 
 
 def _faults_of_pair(config: Config, path: str, asking: str, answering: str) -> Iterator[str]:
     if answering == asking:
-        yield f"{path}: {answering!r} is the agent itself; name others"
+        yield _("{path}: {answering!r} is the agent itself; name others").format(
+            path=path, answering=answering
+        )
     elif answering not in config.agents:
         names = ", ".join(sorted(config.agents))
-        yield f"{path}: there is no {answering!r} in agents (it has {names}); correct the name"
+        yield _(
+            "{path}: there is no {answering!r} in agents (it has {names}); correct the name"
+        ).format(path=path, answering=answering, names=names)
     elif config.agents[asking].may_ask.count(answering) > 1:
-        yield f"{path}: {answering!r} is named twice; name it once"
+        yield _("{path}: {answering!r} is named twice; name it once").format(
+            path=path, answering=answering
+        )
     elif len(question_dm(asking, answering)) > MAX_DM_NAME:
         yield (
-            f"{path}: the names {asking!r} and {answering!r} are too long together; they may have "
-            f"{MAX_DM_NAME - len(question_dm('', ''))} characters"
+            _(
+                "{path}: the names {asking!r} and {answering!r} are too long together; they may have "
+                "{max_dm_name} characters"
+            ).format(
+                path=path,
+                asking=asking,
+                answering=answering,
+                max_dm_name=MAX_DM_NAME - len(question_dm("", "")),
+            )
         )

@@ -82,7 +82,7 @@ class ConfigSnapshot:
     def agent(self, agent_id: str) -> AgentConfig:
         """Return an agent's configuration; raises NotFound."""
         if agent_id not in self.config.agents:
-            names = ", ".join(sorted(self.config.agents)) or "none"
+            names = ", ".join(sorted(self.config.agents)) or _("none")
             raise NotFound(
                 _("There is no agent {agent!r} in config.json (it has {names}).").format(
                     agent=agent_id, names=names

@@ -12,6 +12,7 @@ import json
 import structlog
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.config_api import ConfigText
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.file_replacement import replacing_file
@@ -37,7 +38,9 @@ class ConfigFileEditor:
             text = content.decode()
         except UnicodeDecodeError as error:
             raise InvalidRequest(
-                f"{self._path} is not UTF-8 text (byte {error.start}); correct it on its machine."
+                _("{path} is not UTF-8 text (byte {start}); correct it on its machine.").format(
+                    path=self._path, start=error.start
+                )
             ) from None
         self._refuse_secrets(text)
         self._refuse_secrets(_unescape(text))
@@ -69,8 +72,10 @@ class ConfigFileEditor:
         with replacing_file(self._path, content):
             if _digest(self._read()) != expected:
                 raise Conflict(
-                    f"{self._path} was changed in the meantime; nothing was saved. Read it again, and "
-                    "repeat your changes."
+                    _(
+                        "{path} was changed in the meantime; nothing was saved. Read it again, and "
+                        "repeat your changes."
+                    ).format(path=self._path)
                 )
 
     def _read(self) -> bytes:
@@ -79,20 +84,28 @@ class ConfigFileEditor:
                 content = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
             raise NotFound(
-                f"There is no {self._path}. `choirctl init` makes a first one."
+                _("There is no {path}. `choirctl init` makes a first one.").format(path=self._path)
             ) from None
         except OSError as error:
-            raise Unavailable(f"Cannot read {self._path}: {error.strerror}.") from error
+            raise Unavailable(
+                _("Cannot read {path}: {error}.").format(path=self._path, error=error.strerror)
+            ) from error
         if len(content) > MAX_BYTES:
-            raise InvalidRequest(f"{self._path} is larger than {MAX_BYTES} bytes.")
+            raise InvalidRequest(
+                _("{path} is larger than {max_bytes} bytes.").format(
+                    path=self._path, max_bytes=MAX_BYTES
+                )
+            )
         return content
 
     def _refuse_secrets(self, text: str) -> None:
         name = self._secrets.find_in_text(text, MIN_SECRET_LENGTH)
         if name is not None:
             raise InvalidRequest(
-                f"{self._path} would hold the value of the secret {name!r}, or holds it. Only names of "
-                "secrets belong there: write the name into a `secret` field."
+                _(
+                    "{path} would hold the value of the secret {name!r}, or holds it. Only names of secrets "
+                    "belong there: write the name into a `secret` field."
+                ).format(path=self._path, name=name)
             )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 
 # One writer at a time in this process, so that two cannot both find the file unchanged.
 _writing = threading.Lock()
@@ -38,7 +39,9 @@ def replacing_file(path: Path, content: bytes) -> Iterator[None]:
         # a rename is durable only when its directory is synced
         _sync(target.parent)
     except OSError as error:
-        raise Unavailable(f"Cannot write {path}: {error.strerror}.") from error
+        raise Unavailable(
+            _("Cannot write {path}: {error}.").format(path=path, error=error.strerror)
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import orjson
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 
 SHARED_FILES = ("USER.md",)
 AGENT_FILES = ("SOUL.md", "SOUL-CORE.md")
@@ -37,7 +38,9 @@ def write_identity_files(home: Path, agent_id: str, image_version: str) -> Path:
         _write(target / "version.json", orjson.dumps(version))
     except OSError as error:
         raise Unavailable(
-            f"Cannot write the identity of {agent_id} in {target}: {error}."
+            _("Cannot write the identity of {agent_id} in {target}: {error}.").format(
+                agent_id=agent_id, target=target, error=error
+            )
         ) from error
     return target
 

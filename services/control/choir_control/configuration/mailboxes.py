@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from choir_common.i18n import _
 from choir_common.mail.account import is_loopback
 from choir_common.wire.channel_config import MAIL_ADDRESS, MAX_ADDRESS, GatewayConfig
 from choir_common.wire.config import Config
@@ -17,9 +18,13 @@ def find_mailbox_faults(config: Config) -> Iterator[str]:
 def _mailbox(name: str, gateway: GatewayConfig) -> Iterator[str]:
     mailbox = gateway.email
     if gateway.channel.needs_mailbox and mailbox is None:
-        yield f"gateways.{name}.email: a {gateway.type} gateway needs its mailbox; see docs/email.md"
+        yield _(
+            "gateways.{name}.email: a {type} gateway needs its mailbox; see docs/email.md"
+        ).format(name=name, type=gateway.type)
     if not gateway.channel.needs_mailbox and mailbox is not None:
-        yield f"gateways.{name}.email: a {gateway.type} gateway has no mailbox; remove it"
+        yield _("gateways.{name}.email: a {type} gateway has no mailbox; remove it").format(
+            name=name, type=gateway.type
+        )
     if mailbox is None:
         return
     for key, host, security in (
@@ -28,8 +33,10 @@ def _mailbox(name: str, gateway: GatewayConfig) -> Iterator[str]:
     ):
         if security == "none" and not is_loopback(host):
             yield (
-                f"gateways.{name}.email.{key}: password and mail to {host} would be readable in "
-                "transit; use tls or starttls"
+                _(
+                    "gateways.{name}.email.{key}: password and mail to {host} would be readable in transit; "
+                    "use tls or starttls"
+                ).format(name=name, key=key, host=host)
             )
 
 
@@ -42,12 +49,18 @@ def _mail_addresses(config: Config) -> Iterator[str]:
             continue
         if len(dm.user_id) > MAX_ADDRESS or not MAIL_ADDRESS.fullmatch(dm.user_id):
             yield (
-                f"dms.{name}.user_id: {dm.user_id[:100]!r} is not a mail address of at most "
-                f"{MAX_ADDRESS} characters, such as ann@example.org"
+                _(
+                    "dms.{name}.user_id: {user_id!r} is not a mail address of at most {max_address} "
+                    "characters, such as ann@example.org"
+                ).format(name=name, user_id=dm.user_id[:100], max_address=MAX_ADDRESS)
             )
         address = dm.user_id.casefold()
         if gateway.email and (gateway.email.address or "").casefold() == address:
-            yield f"dms.{name}.user_id: {dm.user_id} is the agent's own mailbox; name the user's address"
+            yield _(
+                "dms.{name}.user_id: {user_id} is the agent's own mailbox; name the user's address"
+            ).format(name=name, user_id=dm.user_id)
         first = first_names.setdefault((dm.gateway, address), name)
         if first != name and config.dms[first].user_id != dm.user_id:
-            yield f"dms.{name}: {dm.user_id} is already dms.{first}; remove one of the two"
+            yield _("dms.{name}: {user_id} is already dms.{first}; remove one of the two").format(
+                name=name, user_id=dm.user_id, first=first
+            )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from choir_common.i18n import _
 from choir_common.wire.channel_config import DmConfig, GatewayConfig
 from choir_common.wire.config import Config
 from choir_common.wire.pairing import MAX_GATEWAY_NAME, may_be_paired, paired_dm
@@ -81,21 +82,30 @@ def find_pairing_faults(config: Config) -> Iterator[str]:
         users = gateway.channel.paired_users
         if users is None:
             yield (
-                f"{path}: {gateway.channel.label} has no pairing: who connects has a key of yours already, "
-                "and says who its users are; name them in dms, and remove it"
+                _(
+                    "{path}: {label} has no pairing: who connects has a key of yours already, and says who "
+                    "its users are; name them in dms, and remove it"
+                ).format(path=path, label=gateway.channel.label)
             )
             continue
         if len(name) > MAX_GATEWAY_NAME:
-            yield f"{path}: the name of the gateway has more than {MAX_GATEWAY_NAME} characters"
+            yield _(
+                "{path}: the name of the gateway has more than {max_gateway_name} characters"
+            ).format(path=path, max_gateway_name=MAX_GATEWAY_NAME)
         if gateway.pairing.agent not in config.agents:
-            names = ", ".join(sorted(config.agents)) or "none"
+            names = ", ".join(sorted(config.agents)) or _("none")
             yield (
-                f"{path}.agent: there is no {gateway.pairing.agent!r} in agents (it has {names}); "
-                "correct the name or add it"
+                _(
+                    "{path}.agent: there is no {agent!r} in agents (it has {names}); correct the name or add "
+                    "it"
+                ).format(path=path, agent=gateway.pairing.agent, names=names)
             )
         for dm, user in config.dms.items():
             own = paired_dm(name, user.user_id or "") if user.gateway == name else None
             if dm != own and may_be_paired(dm, name, users):
                 yield (
-                    f"dms.{dm}: with {path} such names belong to users whom an admin lets in; choose another"
+                    _(
+                        "dms.{dm}: with {path} such names belong to users whom an admin lets in; choose "
+                        "another"
+                    ).format(dm=dm, path=path)
                 )

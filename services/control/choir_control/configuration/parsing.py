@@ -16,6 +16,8 @@ from choir_control.configuration.validation import find_faults
 
 DEFAULT_MODEL = "default"
 MAX_BYTES = 4_000_000
+JSON_SYNTAX = "json_invalid"
+"""pydantic's type of this fault; its message has the line and column."""
 MAX_FAULTS_SHOWN = 10
 log = structlog.get_logger("choir.configuration")
 
@@ -39,7 +41,10 @@ def complete_config(file_config: Config, default_model: ModelConfig | None, sour
     if faults:
         raise InvalidRequest(
             format_errors(
-                f"{source} is not usable", faults, "Nothing was changed.", MAX_FAULTS_SHOWN
+                _("{source} is not usable").format(source=source),
+                faults,
+                _("Nothing was changed."),
+                MAX_FAULTS_SHOWN,
             )
         )
     return config
@@ -53,10 +58,14 @@ def parse_config_file(path: Path) -> Config:
             text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise ConfigFileMissing(
-            f"There is no {path}. Run `choirctl init` to make one, or set CHOIR_HOME."
+            _("There is no {path}. Run `choirctl init` to make one, or set CHOIR_HOME.").format(
+                path=path
+            )
         ) from None
     except OSError as error:
-        raise InvalidRequest(f"Cannot read {path}: {error.strerror}.") from error
+        raise InvalidRequest(
+            _("Cannot read {path}: {error}.").format(path=path, error=error.strerror)
+        ) from error
     return parse_config_text(text, str(path))
 
 
@@ -64,7 +73,9 @@ def parse_config_text(text: bytes, source: str) -> Config:
     """Return the content of a file `source`, validated by the schema alone; raises InvalidRequest."""
     if len(text) > MAX_BYTES:
         raise InvalidRequest(
-            f"{source} is larger than {MAX_BYTES} bytes, which is too large for a configuration."
+            _(
+                "{source} is larger than {max_bytes} bytes, which is too large for a configuration."
+            ).format(source=source, max_bytes=MAX_BYTES)
         )
     try:
         return Config.model_validate_json(text)
@@ -75,7 +86,7 @@ def parse_config_text(text: bytes, source: str) -> Config:
             join(
                 "",
                 (
-                    _line(lines, it["loc"]),
+                    "" if it["type"] == JSON_SYNTAX else _line(lines, it["loc"]),
                     error_path(it, _("the file")),
                     ": ",
                     setting_error_message(it),
@@ -90,7 +101,7 @@ def parse_config_text(text: bytes, source: str) -> Config:
 
 
 def _line(text: str, place: Sequence[str | int]) -> str:
-    """Return the line of a place as a prefix; empty if the text is no JSON: that message has its own."""
+    """Return the line of a place as a prefix; empty if the text has no such place."""
     line = line_of(text, place)
     return "" if line is None else _("line {line}, ").format(line=line)
 

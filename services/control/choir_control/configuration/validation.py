@@ -8,8 +8,10 @@ from collections.abc import Collection, Iterator
 from itertools import combinations
 from pathlib import Path
 
+from choir_common.i18n import _
 from choir_common.ids import RESERVED_AGENT_IDS
 from choir_common.stack_secrets import RESERVED_SECRETS
+from choir_common.wire.channel_config import GatewayConfig
 from choir_common.wire.channel_types import (
     types_with_app_token,
     types_with_reactions,
@@ -62,7 +64,9 @@ def find_faults(config: Config) -> list[str]:
 def _agents(config: Config) -> Iterator[str]:
     for agent_id, agent in config.agents.items():
         if agent_id in RESERVED_AGENT_IDS:
-            yield f"agents.{agent_id}: this name is reserved by Choir; choose another"
+            yield _("agents.{agent_id}: this name is reserved by Choir; choose another").format(
+                agent_id=agent_id
+            )
         yield from _defaults(config, f"agents.{agent_id}.defaults", agent.defaults)
         if agent.wake_ups is not None:
             yield from _wake_ups(config, f"agents.{agent_id}.wake_ups", agent.wake_ups)
@@ -72,13 +76,17 @@ def _agents(config: Config) -> Iterator[str]:
 
 def _wake_ups(config: Config, path: str, wake_ups: WakeUpConfig) -> Iterator[str]:
     if wake_ups.every.endswith("m") and int(wake_ups.every[:-1]) < MIN_WAKE_UP_MINUTES:
-        yield f"{path}.every: {wake_ups.every} is less than {MIN_WAKE_UP_MINUTES}m"
+        yield _("{path}.every: {every} is less than {min_wake_up_minutes}m").format(
+            path=path, every=wake_ups.every, min_wake_up_minutes=MIN_WAKE_UP_MINUTES
+        )
     if wake_ups.model is not None and wake_ups.model not in config.models:
         yield _unknown(f"{path}.model", wake_ups.model, "models", config.models)
     if wake_ups.quiet_hours is not None:
         start, end = wake_ups.quiet_hours.split("-")
         if start == end:
-            yield f"{path}.quiet_hours: {wake_ups.quiet_hours} is no time; remove it"
+            yield _("{path}.quiet_hours: {quiet_hours} is no time; remove it").format(
+                path=path, quiet_hours=wake_ups.quiet_hours
+            )
 
 
 def _conversations(config: Config) -> Iterator[str]:
@@ -91,9 +99,17 @@ def _conversations(config: Config) -> Iterator[str]:
             if dm not in config.dms:
                 faults.append(_unknown(path, dm, "dms", config.dms))
             elif dm == agent.defaults.dm:
-                faults.append(f"{path}: {dm!r} is its defaults.dm already; remove it here")
+                faults.append(
+                    _("{path}: {dm!r} is its defaults.dm already; remove it here").format(
+                        path=path, dm=dm
+                    )
+                )
             elif first != agent_id or agent.conversations.count(dm) > 1:
-                faults.append(f"{path}: {dm!r} is in agents.{first}.conversations; name it once")
+                faults.append(
+                    _("{path}: {dm!r} is in agents.{first}.conversations; name it once").format(
+                        path=path, dm=dm, first=first
+                    )
+                )
         yield from dict.fromkeys(faults)
 
 
@@ -158,17 +174,28 @@ def _workspaces(config: Config) -> Iterator[str]:
             directories[name] = directory
         else:
             yield (
-                f"workspaces.{name}.path: {workspace.path!r} is neither absolute nor in a home "
-                "directory (~); write the whole path"
+                _(
+                    "workspaces.{name}.path: {workspace!r} is neither absolute nor in a home directory (~); "
+                    "write the whole path"
+                ).format(name=name, workspace=workspace.path)
             )
     for (first, above), (second, below) in combinations(directories.items(), 2):
         if above == below:
-            yield f"workspaces.{second}.path: {below} is workspaces.{first} already; choose another"
+            yield _(
+                "workspaces.{second}.path: {below} is workspaces.{first} already; choose another"
+            ).format(second=second, below=below, first=first)
         elif below.is_relative_to(above) or above.is_relative_to(below):
             inner, outer = (second, first) if below.is_relative_to(above) else (first, second)
             yield (
-                f"workspaces.{inner}.path: {directories[inner]} lies inside workspaces.{outer} "
-                f"({directories[outer]}); choose directories that do not contain each other"
+                _(
+                    "workspaces.{inner}.path: {inside} lies inside workspaces.{outer} "
+                    "({outside}); choose directories that do not contain each other"
+                ).format(
+                    inner=inner,
+                    inside=directories[inner],
+                    outer=outer,
+                    outside=directories[outer],
+                )
             )
 
 
@@ -184,39 +211,8 @@ def _repos(config: Config) -> Iterator[str]:
 
 def _channels(config: Config) -> Iterator[str]:
     for name, gateway in config.gateways.items():
-        if gateway.channel.needs_token and gateway.secret is None:
-            yield (
-                f"gateways.{name}.secret: a {gateway.type} gateway needs the name of the secret with "
-                "its token"
-            )
-        if gateway.channel.needs_address and gateway.api_url is None:
-            yield (
-                f"gateways.{name}.api_url: a {gateway.type} gateway needs the address that gets its "
-                "messages"
-            )
-        if gateway.webhook is not None and not gateway.channel.has_webhook:
-            yield (
-                f"gateways.{name}.webhook: only a {types_with_webhook()} gateway has one; remove it"
-            )
-        if gateway.channel.needs_app_token and gateway.app_secret is None:
-            yield (
-                f"gateways.{name}.app_secret: a {gateway.type} gateway needs the name of the secret "
-                "with its app-level token"
-            )
-        if gateway.app_secret is not None and not gateway.channel.needs_app_token:
-            yield (
-                f"gateways.{name}.app_secret: only a {types_with_app_token()} gateway has one; "
-                "remove it"
-            )
-        if gateway.channel.needs_whatsapp != (gateway.whatsapp is not None):
-            yield f"gateways.{name}.whatsapp: every gateway of type whatsapp needs it, and no other has it"
-        if gateway.channel.needs_signal != (gateway.signal is not None):
-            yield f"gateways.{name}.signal: every gateway of type signal needs it, and no other has it"
-        if gateway.acknowledgement is not None and not gateway.channel.has_reactions:
-            yield (
-                f"gateways.{name}.acknowledgement: only a {types_with_reactions()} gateway has one; "
-                "remove it"
-            )
+        yield from _needs_of_channel(name, gateway)
+        yield from _unknown_to_channel(name, gateway)
     yield from find_mailbox_faults(config)
     yield from find_pairing_faults(config)
     yield from find_group_faults(config)
@@ -228,9 +224,47 @@ def _channels(config: Config) -> Iterator[str]:
             continue
         first = dm_names.setdefault((dm.gateway, dm.user_id), name)
         if first != name:
-            yield (
-                f"dms.{name}: user {dm.user_id} of gateway {dm.gateway} is already dms.{first}; "
-                "remove one of the two"
+            yield _(
+                "dms.{name}: user {user_id} of gateway {gateway} is already dms.{first}; remove one of the "
+                "two"
+            ).format(name=name, user_id=dm.user_id, gateway=dm.gateway, first=first)
+
+
+def _needs_of_channel(name: str, gateway: GatewayConfig) -> Iterator[str]:
+    channel = gateway.channel
+    if channel.needs_token and gateway.secret is None:
+        yield _(
+            "gateways.{name}.secret: a {type} gateway needs the name of the secret with its token"
+        ).format(name=name, type=gateway.type)
+    if channel.needs_address and gateway.api_url is None:
+        yield _(
+            "gateways.{name}.api_url: a {type} gateway needs the address that gets its messages"
+        ).format(name=name, type=gateway.type)
+    if channel.needs_app_token and gateway.app_secret is None:
+        yield _(
+            "gateways.{name}.app_secret: a {type} gateway needs the name of the secret with its app-level "
+            "token"
+        ).format(name=name, type=gateway.type)
+    if channel.needs_whatsapp != (gateway.whatsapp is not None):
+        yield _(
+            "gateways.{name}.whatsapp: every gateway of type whatsapp needs it, and no other has it"
+        ).format(name=name)
+    if channel.needs_signal != (gateway.signal is not None):
+        yield _(
+            "gateways.{name}.signal: every gateway of type signal needs it, and no other has it"
+        ).format(name=name)
+
+
+def _unknown_to_channel(name: str, gateway: GatewayConfig) -> Iterator[str]:
+    channel = gateway.channel
+    for setting, is_known, types in (
+        ("webhook", channel.has_webhook, types_with_webhook()),
+        ("app_secret", channel.needs_app_token, types_with_app_token()),
+        ("acknowledgement", channel.has_reactions, types_with_reactions()),
+    ):
+        if getattr(gateway, setting) is not None and not is_known:
+            yield _("gateways.{name}.{setting}: only a {types} gateway has one; remove it").format(
+                name=name, setting=setting, types=types
             )
 
 
@@ -243,9 +277,11 @@ def _people(config: Config) -> Iterator[str]:
                 yield _unknown(f"{path}.gateway", identity.gateway, "gateways", config.gateways)
             first = owners.setdefault((identity.gateway, identity.user), name)
             if first != name or person.identities.count(identity) > 1:
-                yield f"{path}: this user is people.{first} already; name it once"
+                yield _("{path}: this user is people.{first} already; name it once").format(
+                    path=path, first=first
+                )
     if config.people and not any(person.role == "owner" for person in config.people.values()):
-        yield "people: nobody has the role owner; give it to one person at least"
+        yield _("people: nobody has the role owner; give it to one person at least")
 
 
 def _models(config: Config) -> Iterator[str]:
@@ -255,9 +291,13 @@ def _models(config: Config) -> Iterator[str]:
             if other not in config.models:
                 yield _unknown(path, other, "models", config.models)
             elif other == name or model.fallback.count(other) > 1:
-                yield f"{path}: {other!r} is tried already; name each other model once"
+                yield _("{path}: {other!r} is tried already; name each other model once").format(
+                    path=path, other=other
+                )
             elif config.models[other].provider_properties.is_rehearsal:
-                yield f"{path}: {other!r} is the rehearsal model, which answers no question; remove it"
+                yield _(
+                    "{path}: {other!r} is the rehearsal model, which answers no question; remove it"
+                ).format(path=path, other=other)
 
 
 def _voices(config: Config) -> Iterator[str]:
@@ -270,8 +310,10 @@ def _transcription(config: Config) -> Iterator[str]:
     own = [name for name, entry in config.transcription.items() if entry.model_dir]
     for name in own[1:]:
         yield (
-            f"transcription.{name}.model_dir: transcription.{own[0]} has a model of its own already; "
-            "choose one of them"
+            _(
+                "transcription.{name}.model_dir: transcription.{own} has a model of its own already; "
+                "choose one of them"
+            ).format(name=name, own=own[0])
         )
 
 
@@ -293,18 +335,26 @@ def _triggers(config: Config) -> Iterator[str]:
                 yield _unknown(f"{path}.dm", entry.dm, "dms", config.dms)
     for name, hook in config.hooks.items():
         if hook.header is not None and hook.signature not in HEADER_SCHEMES:
-            yield f"hooks.{name}.header: {hook.signature} has fixed headers; remove it"
+            yield _("hooks.{name}.header: {signature} has fixed headers; remove it").format(
+                name=name, signature=hook.signature
+            )
         if hook.timestamp_header is not None and hook.signature != "hmac-sha256":
-            yield f"hooks.{name}.timestamp_header: only hmac-sha256 has one; remove it"
+            yield _("hooks.{name}.timestamp_header: only hmac-sha256 has one; remove it").format(
+                name=name
+            )
     for name, trigger in config.triggers.items():
         if bool(trigger.folder) == (trigger.mail is not None):
-            yield f"triggers.{name}: it needs either `folder` or `mail`; see docs/hooks.md"
+            yield _(
+                "triggers.{name}: it needs either `folder` or `mail`; see docs/hooks.md"
+            ).format(name=name)
         if trigger.mail is not None:
             yield from _mail_trigger(config, f"triggers.{name}.mail.gateway", trigger.mail.gateway)
         elif trigger.folder and not _is_absolute(trigger.folder):
             yield (
-                f"triggers.{name}.folder: {trigger.folder!r} is neither absolute nor in a home directory "
-                "(~); write the whole path"
+                _(
+                    "triggers.{name}.folder: {folder!r} is neither absolute nor in a home directory (~); "
+                    "write the whole path"
+                ).format(name=name, folder=trigger.folder)
             )
 
 
@@ -317,16 +367,23 @@ def _mail_trigger(config: Config, path: str, name: str) -> Iterator[str]:
     if gateway is None:
         yield _unknown(path, name, "gateways", config.gateways)
     elif not gateway.channel.needs_mailbox:
-        yield f"{path}: {name!r} is a {gateway.type} gateway; name one of the type email"
+        yield _("{path}: {name!r} is a {type} gateway; name one of the type email").format(
+            path=path, name=name, type=gateway.type
+        )
 
 
 def _timing(config: Config) -> Iterator[str]:
     minimum_ms = 2 * config.heartbeat_interval_ms
     if config.crash_detection_threshold_ms < minimum_ms:
         yield (
-            f"crash_detection_threshold_ms: {config.crash_detection_threshold_ms} is less than "
-            f"twice heartbeat_interval_ms; set it to {minimum_ms} or more, or agents that are merely "
-            "busy count as crashed"
+            _(
+                "crash_detection_threshold_ms: {crash_detection_threshold_ms} is less than twice "
+                "heartbeat_interval_ms; set it to {minimum_ms} or more, or agents that are merely busy "
+                "count as crashed"
+            ).format(
+                crash_detection_threshold_ms=config.crash_detection_threshold_ms,
+                minimum_ms=minimum_ms,
+            )
         )
 
 
@@ -336,8 +393,13 @@ def _limits(config: Config) -> Iterator[str]:
         yield from _budgets(f"agents.{name}.budgets", agent.budgets)
     if config.summary_timeout_ms > MAX_SUMMARY_TIMEOUT_MS:
         yield (
-            f"summary_timeout_ms: {config.summary_timeout_ms} would make every stop wait for minutes; "
-            f"set it to {MAX_SUMMARY_TIMEOUT_MS} or less"
+            _(
+                "summary_timeout_ms: {summary_timeout_ms} would make every stop wait for minutes; set it "
+                "to {max_summary_timeout_ms} or less"
+            ).format(
+                summary_timeout_ms=config.summary_timeout_ms,
+                max_summary_timeout_ms=MAX_SUMMARY_TIMEOUT_MS,
+            )
         )
 
 
@@ -345,13 +407,17 @@ def _budgets(path: str, budgets: Budgets | AgentBudgets) -> Iterator[str]:
     tokens, jobs = budgets.total_session_tokens, budgets.max_core_jobs
     if tokens is not None and tokens < MIN_SESSION_TOKENS:
         yield (
-            f"{path}.total_session_tokens: {tokens} is less than one model call takes; "
-            f"set it to {MIN_SESSION_TOKENS} or more"
+            _(
+                "{path}.total_session_tokens: {tokens} is less than one model call takes; set it to "
+                "{min_session_tokens} or more"
+            ).format(path=path, tokens=tokens, min_session_tokens=MIN_SESSION_TOKENS)
         )
     if jobs is not None and jobs > MAX_CORE_JOBS:
         yield (
-            f"{path}.max_core_jobs: {jobs} is more than one agent can run; "
-            f"set it to {MAX_CORE_JOBS} or less"
+            _(
+                "{path}.max_core_jobs: {jobs} is more than one agent can run; set it to {max_core_jobs} "
+                "or less"
+            ).format(path=path, jobs=jobs, max_core_jobs=MAX_CORE_JOBS)
         )
 
 
@@ -368,8 +434,10 @@ def _prices(config: Config) -> Iterator[str]:
     if limits:
         for entry in unpriced_entries(config):
             yield (
-                f"{entry}.prices: the price of this model is unknown, so {limits[0]} cannot be kept; set "
-                "its prices (0 for a free model)"
+                _(
+                    "{entry}.prices: the price of this model is unknown, so {limits} cannot be kept; set its "
+                    "prices (0 for a free model)"
+                ).format(entry=entry, limits=limits[0])
             )
 
 
@@ -379,10 +447,14 @@ def _secrets(config: Config) -> Iterator[str]:
             for path in paths:
                 if path != "postgres":
                     yield (
-                        f"{path}.secret: {name!r} is reserved for Choir itself; use another name"
+                        _(
+                            "{path}.secret: {name!r} is reserved for Choir itself; use another name"
+                        ).format(path=path, name=name)
                     )
 
 
 def _unknown(path: str, name: str, section: str, names: Collection[str]) -> str:
-    listing = ", ".join(sorted(names)) or "nothing"
-    return f"{path}: there is no {name!r} in {section} (it has {listing}); add it or choose another"
+    listing = ", ".join(sorted(names)) or _("nothing")
+    return _(
+        "{path}: there is no {name!r} in {section} (it has {listing}); add it or choose another"
+    ).format(path=path, name=name, section=section, listing=listing)

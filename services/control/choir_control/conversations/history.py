@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from pydantic import TypeAdapter
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.postgres.pool import Database, Record
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.web import ConversationHistory, HistoryEntry, UserMessageView
 from choir_control.conversations.outbox.store import OutboxStore
 
-BAD_CURSOR = "before and after: must be `earlier` and `later` of another page."
+BAD_CURSOR = _("before and after: must be `earlier` and `later` of another page.")
 CURSOR = re.compile(r"(\d{1,18})\.([01])\.(\d{1,18})")
 _ATTACHMENTS: TypeAdapter[tuple[Attachment, ...]] = TypeAdapter(tuple[Attachment, ...])
 
@@ -78,12 +79,12 @@ class PageStart:
     def place(self) -> _Place:
         """Return the place that is not part of the page; raises InvalidRequest."""
         if sum(value is not None for value in (self.before, self.after, self.at)) > 1:
-            raise InvalidRequest("Give at most one of before, after and at.")
+            raise InvalidRequest(_("Give at most one of before, after and at."))
         if self.at is not None:
             try:
                 return _Place(self.at.astimezone(UTC), -1, 0)
             except OverflowError as error:
-                raise InvalidRequest("at: is outside the calendar.") from error
+                raise InvalidRequest(_("at: is outside the calendar.")) from error
         cursor = self.after if self.before is None else self.before
         return NEWEST if cursor is None else _parse_cursor(cursor)
 

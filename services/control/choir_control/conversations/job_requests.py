@@ -9,6 +9,7 @@ import orjson
 
 from choir_common.clock import Clock
 from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_common.json_schema import find_schema_fault
 from choir_common.redactor import Redactor
@@ -33,6 +34,8 @@ from choir_control.log.signals.notifier import Notifier
 JOB_UPDATE_PREFIX = "job/"
 """Begins the `update_id` of these messages; no name of a conversation has a slash."""
 ATTEMPTS = 3
+NOT_RUNNING = _("{agent_id} is not running. Start it with `choirctl agent start {agent_id}`.")
+NO_CONVERSATION = _("{agent_id} does not talk in {dm} now. Its conversations are: {served}.")
 
 
 class JobRequests:
@@ -63,16 +66,14 @@ class JobRequests:
         self._check(agent_id, job)
         session = await self._overview.live_of(agent_id)
         if session is None:
-            raise Conflict(
-                f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
-            )
+            raise Conflict(NOT_RUNNING.format(agent_id=agent_id))
         check_tools(agent_id, job, self._overview.job_tools_of(session))
         served = await self._overview.conversations_of(session)
         dm = job.dm or served[0]
         gateway = self._configuration.current.gateway_of(dm)
         if dm not in served or gateway is None:
             raise NotFound(
-                f"{agent_id} does not talk in {dm} now. Its conversations are: {', '.join(served)}."
+                NO_CONVERSATION.format(agent_id=agent_id, dm=dm, served=", ".join(served))
             )
         message = InboundMessage(
             gateway=gateway,
@@ -85,8 +86,10 @@ class JobRequests:
         row = await self._store_once(message, wake_up)
         if row.duplicate and row.earlier_text != message.text:
             raise Conflict(
-                "Another job was started under this idempotency key before. This one was not started; "
-                "use a key of its own."
+                _(
+                    "Another job was started under this idempotency key before. This one was not started; "
+                    "use a key of its own."
+                )
             )
         if not row.duplicate:
             self._notifier.notify(dm)
@@ -104,17 +107,31 @@ class JobRequests:
         config = self._configuration.current.config
         harnesses = sorted(harnesses_of(config.harnesses, agent_id))
         if job.harness is not None and job.harness not in harnesses:
-            names = ", ".join(harnesses) or "none"
-            raise NotFound(f"harness: {agent_id} has no harness {job.harness!r} (it has: {names}).")
+            names = ", ".join(harnesses) or _("none")
+            raise NotFound(
+                _("harness: {agent_id} has no harness {harness!r} (it has: {names}).").format(
+                    agent_id=agent_id, harness=job.harness, names=names
+                )
+            )
         if len(job.context_bundle.model_dump_json()) > MAX_BUNDLE_BYTES:
-            raise InvalidRequest(f"context_bundle: it is larger than {MAX_BUNDLE_BYTES} bytes.")
+            raise InvalidRequest(
+                _("context_bundle: it is larger than {max_bundle_bytes} bytes.").format(
+                    max_bundle_bytes=MAX_BUNDLE_BYTES
+                )
+            )
         if job.output_schema is None:
             return
         if len(orjson.dumps(job.output_schema)) > MAX_BUNDLE_BYTES:
-            raise InvalidRequest(f"output_schema: it is larger than {MAX_BUNDLE_BYTES} bytes.")
+            raise InvalidRequest(
+                _("output_schema: it is larger than {max_bundle_bytes} bytes.").format(
+                    max_bundle_bytes=MAX_BUNDLE_BYTES
+                )
+            )
         fault = find_schema_fault(job.output_schema)
         if fault is not None:
-            raise InvalidRequest(f"output_schema: it is not a valid JSON Schema: {fault}")
+            raise InvalidRequest(
+                _("output_schema: it is not a valid JSON Schema: {fault}").format(fault=fault)
+            )
 
     def _clean(self, text: str) -> str:
         return self._redactor.redact(text.replace("\x00", ""))
@@ -133,11 +150,11 @@ class JobRequests:
         sender = self._configuration.current.people.find_sender(message.dm, None)
         # Signals of a DM must be committed in the order of their numbers.
         async with self._signal_locks.of(message.dm):
-            for _ in range(ATTEMPTS):
+            for _attempt in range(ATTEMPTS):
                 row = await self._store.store_message(new_id("in"), message, sender, wake_up)
                 if row is not None:
                     return row
-        raise Unavailable("The same job is being stored elsewhere; try again.")
+        raise Unavailable(_("The same job is being stored elsewhere; try again."))
 
 
 def check_tools(agent_id: str, job: NewJob, available: tuple[str, ...]) -> None:

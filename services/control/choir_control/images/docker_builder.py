@@ -272,12 +272,16 @@ class DockerImageBuilder:
         api = self._api()
         container = api.create_container(image, command=["true"], network_disabled=True)["Id"]
         try:
-            stream, _ = api.get_archive(container, "/choir")
+            stream, _stat = api.get_archive(container, "/choir")
             content = io.BytesIO()
             for chunk in stream:
                 content.write(chunk)
                 if content.tell() > MAX_CONTENT_BYTES:
-                    raise InvalidRequest(f"/choir has more than {MAX_CONTENT_BYTES >> 20} MiB.")
+                    raise InvalidRequest(
+                        _("/choir has more than {max_content_bytes} MiB.").format(
+                            max_content_bytes=MAX_CONTENT_BYTES >> 20
+                        )
+                    )
         finally:
             api.remove_container(container, force=True, v=True)
         content.seek(0)

@@ -42,8 +42,10 @@ class StandbyApp:
             return
         if scope["path"] not in HEALTH_ROUTES:
             error = Unavailable(
-                "This control process is a standby: another one leads. Send the request to the leader; "
-                "during a fail-over, try again in a second.",
+                _(
+                    "This control process is a standby: another one leads. Send the request to the leader; "
+                    "during a fail-over, try again in a second."
+                ),
                 retry_after_s=RETRY_AFTER_S,
             )
             await problem_response(error)(scope, receive, send)

@@ -2,6 +2,7 @@
 
 from choir_common.clock import Clock
 from choir_common.errors import RateLimited
+from choir_common.i18n import _
 
 MAX_FAILURES = 10
 WINDOW_S = 60.0
@@ -25,7 +26,7 @@ class SignInLimiter:
         if len(recent) >= MAX_FAILURES:
             wait_s = WINDOW_S - (self._clock.monotonic() - recent[0])
             raise RateLimited(
-                "Too many failed sign-ins. Try again in a minute.", retry_after_s=wait_s
+                _("Too many failed sign-ins. Try again in a minute."), retry_after_s=wait_s
             )
 
     def count_failure(self, address: str) -> None:

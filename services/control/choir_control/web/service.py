@@ -10,6 +10,7 @@ import structlog
 
 from choir_common.clock import Clock
 from choir_common.errors import Conflict, NotFound, Unauthorized
+from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_control.configuration.current import ConfigService
 from choir_control.web.attempts import SignInLimiter
@@ -100,7 +101,7 @@ class WebSessionService:
         now = self._clock.now()
         session = await self._store.find(_digest(f"{token}.{key}"), now, now - IDLE_LIFETIME)
         if session is None or not self.is_valid(session):
-            raise Unauthorized("This browser is not signed in, or its session has ended.")
+            raise Unauthorized(_("This browser is not signed in, or its session has ended."))
         if now - session.last_used_at > MARK_USED_AFTER:
             await self._store.mark_used(session.web_session_id, now)
         return session
@@ -138,7 +139,11 @@ class WebSessionService:
         if not await self._store.delete(web_session_id):
             if not was_revoked:
                 self._revoked.discard(web_session_id)
-            raise NotFound(f"There is no web session {web_session_id[:64]!r}.")
+            raise NotFound(
+                _("There is no web session {web_session_id!r}.").format(
+                    web_session_id=web_session_id[:64]
+                )
+            )
         log.info("web session revoked", web_session_id=web_session_id)
 
     async def count_of(self, person: str) -> dict[str, int]:
@@ -162,7 +167,7 @@ class WebSessionService:
         redeemed = await self._store.redeem_link(_digest(link), self._clock.now())
         if redeemed is None:
             raise Unauthorized(
-                "This link was used already or has expired. `choirctl web` prints a new one."
+                _("This link was used already or has expired. `choirctl web` prints a new one.")
             )
         return redeemed.person
 
@@ -170,25 +175,31 @@ class WebSessionService:
         if not self._operator_token or not hmac.compare_digest(
             token.encode("utf-8", "surrogateescape"), self._operator_token.encode()
         ):
-            raise Unauthorized("The operator token is wrong.")
+            raise Unauthorized(_("The operator token is wrong."))
 
     def _require_person(self, person: str) -> None:
         if person not in self._configuration.current.config.people:
-            raise Unauthorized("The person of this link is no longer in config.json.")
+            raise Unauthorized(_("The person of this link is no longer in config.json."))
 
     def _require_conversation(self, person: str) -> None:
         snapshot = self._configuration.current
         config = snapshot.config
         if person not in config.people:
-            names = ", ".join(sorted(config.people)) or "nobody"
-            raise NotFound(f"There is no person {person[:64]!r} in config.json (it has {names}).")
+            names = ", ".join(sorted(config.people)) or _("nobody")
+            raise NotFound(
+                _("There is no person {person!r} in config.json (it has {names}).").format(
+                    person=person[:64], names=names
+                )
+            )
         for name, dm in config.dms.items():
             is_console = config.gateways[dm.gateway].type == "console"
             if is_console and self.has_conversation(person, name):
                 return
         raise Conflict(
-            f"{person} has no conversation on a gateway of type console. Add one to `dms`, and its user to "
-            f"`people.{person}.identities`."
+            _(
+                "{person} has no conversation on a gateway of type console. Add one to `dms`, and its "
+                "user to `people.{person}.identities`."
+            ).format(person=person)
         )
 
 

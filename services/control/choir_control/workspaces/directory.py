@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 
 # Choir's own directories in its home; `workspaces/` is not one of them.
 RESERVED_DIRECTORIES = ("data", "repos", "socks", "logs", "agents", "run", "images", "backups")
@@ -59,7 +60,7 @@ def _mounts() -> list[Path]:
 
 
 def _refusal(root: Path, why: str) -> Conflict:
-    return Conflict(f"The workspace {root} cannot be emptied: {why}.")
+    return Conflict(_("The workspace {root} cannot be emptied: {why}.").format(root=root, why=why))
 
 
 @dataclass(frozen=True, slots=True)

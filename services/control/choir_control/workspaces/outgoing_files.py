@@ -13,6 +13,7 @@ from typing import Protocol
 import structlog
 
 from choir_common.errors import NotFound
+from choir_common.i18n import _
 from choir_common.postgres.pool import Database
 from choir_common.wire.attachments import SentFile
 from choir_common.wire.config import FileLimits
@@ -102,7 +103,9 @@ class OutgoingFiles:
         path = self._spool.path_of(files[number]) if number < len(files) else None
         if path is None or not await asyncio.to_thread(path.is_file):
             raise NotFound(
-                f"The message {outbox_id} has no file {number}; it may have been deleted."
+                _("The message {outbox_id} has no file {number}; it may have been deleted.").format(
+                    outbox_id=outbox_id, number=number
+                )
             )
         return path
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 
 Folder = Literal["recv", "send"]
 STAGING = ".choirtmp"
@@ -60,7 +61,11 @@ class StagedFile:
                 os.close(self._directory)
                 raise
         except OSError as error:
-            raise Conflict(f"{STAGING}/{folder} cannot be used: {error.strerror}.") from error
+            raise Conflict(
+                _("{staging}/{folder} cannot be used: {error}.").format(
+                    staging=STAGING, folder=folder, error=error.strerror
+                )
+            ) from error
 
     def write(self, piece: bytes) -> None:
         """Append to the file; blocks. Raises OSError, for example when the disk is full."""
@@ -109,7 +114,11 @@ class StagedFile:
                     follow_symlinks=False,
                 )
                 return free
-        raise Conflict(f"Too many files are called {name} in {STAGING}/{self._folder}.")
+        raise Conflict(
+            _("Too many files are called {name} in {staging}/{folder}.").format(
+                name=name, staging=STAGING, folder=self._folder
+            )
+        )
 
 
 def open_outgoing_file(root: Path, path: str) -> tuple[int, int]:

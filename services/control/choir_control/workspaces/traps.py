@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 from choir_control.workspaces.git_settings import (
     GitSetting,
     executes,
@@ -262,7 +263,9 @@ def _parse(content: bytes) -> list[GitSetting] | None:
     except subprocess.TimeoutExpired:
         return None
     except OSError as error:
-        raise Unavailable(f"Cannot run git: {error}. Is it installed?") from error
+        raise Unavailable(
+            _("Cannot run git: {error}. Is it installed?").format(error=error)
+        ) from error
     if done.returncode != 0:
         return None
     return parse_settings(done.stdout.decode("utf-8", "surrogateescape"))

@@ -17,6 +17,7 @@ from choir_common.http.console_messages import read_console_message, read_consol
 from choir_common.http.middleware import LargeBodyRoute
 from choir_common.http.responses import event_stream_response
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.attachments import ANY_MIME, Attachment, AttachmentKind
 from choir_common.wire.console import ConsolePressRequest
 from choir_common.wire.messages import (
@@ -116,7 +117,7 @@ def _add_files(router: APIRouter, registry: ChannelRegistry, console: ConsoleCha
         """Return a file of a message, as the agent sent it."""
         registry.require_console_dm(dm)
         if not 0 < outbox_id <= MAX_ID:
-            raise InvalidRequest("There is no such message.")
+            raise InvalidRequest(_("There is no such message."))
         attachment, pieces = await console.open_sent_file(dm, outbox_id, ref)
         return _download(attachment.name, pieces)
 
@@ -151,5 +152,9 @@ def _read_id(header: str | None) -> int | None:
     if header is None:
         return None
     if not header.isascii() or not header.isdigit() or int(header) > MAX_ID:
-        raise InvalidRequest(f"Last-Event-ID must be the id of an event, not {header[:40]!r}.")
+        raise InvalidRequest(
+            _("Last-Event-ID must be the id of an event, not {header!r}.").format(
+                header=header[:40]
+            )
+        )
     return int(header)

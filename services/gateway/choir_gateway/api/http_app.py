@@ -25,6 +25,7 @@ from choir_common.http.openapi import (
 )
 from choir_common.http.routers import ServiceRouter
 from choir_common.http.service_app import make_service_app
+from choir_common.i18n import _
 from choir_common.redactor import Redactor
 from choir_common.wire.config_api import BotTokens
 from choir_common.wire.erasure import DmFilesErased, EraseDmFiles
@@ -141,7 +142,9 @@ def _token_routes(receiver: TokenReceiver) -> APIRouter:
         except ValidationError as error:
             # Name only the fields: the framework's error message would quote the tokens.
             places = {".".join(map(str, fault["loc"][:1])) for fault in error.errors()}
-            raise InvalidRequest(f"Invalid bot tokens: {', '.join(sorted(places))}.") from None
+            raise InvalidRequest(
+                _("Invalid bot tokens: {places}.").format(places=", ".join(sorted(places)))
+            ) from None
         receiver.receive(tokens)
 
     return router
@@ -192,7 +195,9 @@ def _webhook_routes(registry: ChannelRegistry) -> APIRouter:
         """Store an update of a program. It is durable when this returns 200; otherwise repeat it."""
         answer = await registry.store_update(gateway, await request.body(), request.headers)
         if not isinstance(answer, UpdateAnswer):
-            raise NotFound(f"The gateway {gateway[:64]!r} is not of type webhook.")
+            raise NotFound(
+                _("The gateway {gateway!r} is not of type webhook.").format(gateway=gateway[:64])
+            )
         return answer
 
     return router
@@ -212,7 +217,7 @@ def _admit(token: str | None) -> Callable[[Request], Awaitable[None]]:
             return
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         if not hmac.compare_digest(bearer.encode(), token.encode()):
-            raise Unauthorized("The gateway token is needed (Authorization: Bearer ...).")
+            raise Unauthorized(_("The gateway token is needed (Authorization: Bearer ...)."))
 
     return check
 
@@ -225,8 +230,10 @@ def _admit_control(token: str | None) -> Callable[[Request], Awaitable[None]]:
     if token is not None:
         return _admit(token)
 
-    async def refuse(_: Request) -> None:
-        raise Unauthorized("This gateway has no gateway token, so it cannot authenticate control.")
+    async def refuse(_request: Request) -> None:
+        raise Unauthorized(
+            _("This gateway has no gateway token, so it cannot authenticate control.")
+        )
 
     return refuse
 

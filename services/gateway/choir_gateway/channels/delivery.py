@@ -178,7 +178,9 @@ class MultipartSender(Generic[PartT]):
         """
         if not self._sender.is_user_id(user_id):
             messenger = self._sender.messenger
-            detail = f"{user_id!r} is not a {messenger} user id; correct the DM {message.dm!r}."
+            detail = _("{user_id!r} is not a {messenger} user id; correct the DM {dm!r}.").format(
+                user_id=user_id, messenger=messenger, dm=message.dm
+            )
             return _undeliverable(message, detail)
         progress = self._progress(message)
         async with progress.lock:

@@ -14,6 +14,7 @@ import httpx2
 
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import ChoirError, NotFound, TooLarge, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.attachments import Attachment
 
 PIECE_BYTES = 64 * 1024
@@ -46,16 +47,22 @@ async def stream_file(
             "GET", address, headers=headers, timeout=DOWNLOAD_READ_TIMEOUT_S
         ) as answer:
             if answer.status_code == httpx2.codes.NOT_FOUND:
-                raise NotFound(f"{messenger} no longer has this file.")
+                raise NotFound(
+                    _("{messenger} no longer has this file.").format(messenger=messenger)
+                )
             if not answer.is_success:
                 raise Unavailable(
-                    f"{messenger} returned status {answer.status_code} instead of the file."
+                    _("{messenger} returned status {status_code} instead of the file.").format(
+                        messenger=messenger, status_code=answer.status_code
+                    )
                 )
             yield answer.aiter_bytes(PIECE_BYTES)
     except httpx2.HTTPError as error:
         # `from None`: the library's message contains the address.
         raise Unavailable(
-            f"The connection to {messenger} failed ({type(error).__name__})."
+            _("The connection to {messenger} failed ({kind}).").format(
+                messenger=messenger, kind=type(error).__name__
+            )
         ) from None
 
 
@@ -85,5 +92,7 @@ async def fetch_file(
         except Unavailable:
             raise
         except ChoirError as error:
-            raise Unavailable(f"Control did not return the file: {error.message}") from error
+            raise Unavailable(
+                _("Control did not return the file: {error}").format(error=error.message)
+            ) from error
         yield spool

@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from choir_common.errors import NotFound, TooLarge, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.attachments import Attachment
 
 CHUNK_BYTES = 64 * 1024
@@ -56,7 +57,7 @@ class FileSpool:
         # Checked after the upload, because its size is unknown before.
         if await asyncio.to_thread(self._total_bytes) > self.limits.all_bytes * share:
             await asyncio.to_thread(path.unlink)
-            raise Unavailable("The gateway's file storage is full; try again later.")
+            raise Unavailable(_("The gateway's file storage is full; try again later."))
         attachment = metadata.model_copy(update={"size": size, "ref": f"{dm}/{token}"})
         description = attachment.model_dump_json().encode()
         await self._write(path.with_name(token + DESCRIPTION_SUFFIX), _at_once(description))
@@ -71,7 +72,9 @@ class FileSpool:
                 raise FileNotFoundError
             return Attachment.model_validate_json(await asyncio.to_thread(description.read_text))
         except OSError as error:
-            raise NotFound(f"There is no file {ref[:80]!r} in this conversation.") from error
+            raise NotFound(
+                _("There is no file {ref!r} in this conversation.").format(ref=ref[:80])
+            ) from error
 
     async def open_upload(self, ref: str) -> AsyncIterator[bytes]:
         """Return the bytes of an upload; raises NotFound if it was deleted."""
@@ -105,7 +108,7 @@ class FileSpool:
         the directory. Raises NotFound for a name of a DM that is no file name.
         """
         if not (_plain(dm) and _plain(name)):
-            raise NotFound("There is no such file.")
+            raise NotFound(_("There is no such file."))
         return self._root / OWN_FILES / dm / name
 
     async def erase_dm(self, dm: str) -> int:
@@ -119,18 +122,20 @@ class FileSpool:
             count += sum(len(names) for _, _, names in os.walk(folder))
             shutil.rmtree(folder, ignore_errors=True)
             if folder.exists():
-                raise Unavailable(f"Some files of {dm} could not be deleted. Ask again.")
+                raise Unavailable(
+                    _("Some files of {dm} could not be deleted. Ask again.").format(dm=dm)
+                )
         return count
 
     def _taken(self, ref: str) -> Path:
-        dm, _, token = ref.partition("/")
+        dm, _separator, token = ref.partition("/")
         if not (_plain(dm) and token.isalnum() and token.isascii()):
-            raise NotFound("There is no such file.")
+            raise NotFound(_("There is no such file."))
         return self._root / "in" / dm / token
 
     def _brought(self, dm: str, outbox_id: int, ref: str) -> Path:
         if not (_plain(dm) and ref.isalnum() and ref.isascii() and len(ref) <= TOKEN_BYTES):
-            raise NotFound("There is no such file.")
+            raise NotFound(_("There is no such file."))
         return self._root / "out" / dm / str(outbox_id) / ref
 
     async def _write(self, path: Path, pieces: AsyncIterator[bytes]) -> int:
@@ -146,7 +151,7 @@ class FileSpool:
                     size += len(piece)
                     if size > self.limits.file_bytes:
                         most = self.limits.file_bytes // 1_000_000
-                        raise TooLarge(f"The file is larger than {most} MB.")
+                        raise TooLarge(_("The file is larger than {most} MB.").format(most=most))
                     await asyncio.to_thread(file.write, piece)
             await asyncio.to_thread(part.replace, path)
         finally:
@@ -198,7 +203,7 @@ async def _opened(path: Path) -> AsyncIterator[bytes]:
     try:
         file = await asyncio.to_thread(path.open, "rb")
     except OSError as error:
-        raise NotFound("There is no such file here any more.") from error
+        raise NotFound(_("There is no such file here any more.")) from error
 
     async def pieces() -> AsyncIterator[bytes]:
         with file:

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from choir_common.errors import NotFound
+from choir_common.i18n import _
 from choir_gateway.web.linker import link_modules
 
 STATIC = Path(__file__).parent / "static"
@@ -104,7 +105,7 @@ class WebAssets:
         """Return a file; raises NotFound."""
         asset = self._assets.get(path)
         if asset is None:
-            raise NotFound("The web page has no such file.")
+            raise NotFound(_("The web page has no such file."))
         return asset
 
     @cached_property

@@ -14,6 +14,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.memory_operator import (
     ExportedPage,
@@ -83,14 +84,14 @@ class MemoryTransfer:
         """Return the next page of an export; raises NotFound without a memory, InvalidRequest for an
         invalid cursor."""
         await self.spaces.require(request.agent_id)
-        phase, _, after = (request.cursor or "extraction:").partition(":")
+        phase, _separator, after = (request.cursor or "extraction:").partition(":")
         try:
             async with admin_read_transaction(self.database) as connection:
                 page = await _page(ExportImportStore(connection, request.agent_id), phase, after)
         except (ValueError, ValidationError):
             page = None
         if page is None:
-            raise InvalidRequest("Invalid export cursor; pass the previous page's `next`.")
+            raise InvalidRequest(_("Invalid export cursor; pass the previous page's `next`."))
         # one audit entry per export, not one per page
         if request.cursor is None:
             await self.audit.write_record(AuditRecord(request.agent_id, OPERATOR, "export"))
@@ -209,7 +210,9 @@ def _filed(record: SessionRecord | KnowledgeRecord, tokens: list[str]) -> Import
     plain = record.model_dump_json()
     if b"\\u0000" in orjson.dumps(record.metadata):
         raise InvalidRequest(
-            f"Record {record.id} contains a NUL character, which cannot be stored."
+            _("Record {record} contains a NUL character, which cannot be stored.").format(
+                record=record.id
+            )
         )
     asking = question_share(record.text)
     return ImportDocument(UUID(record.id), plain, tsvector(tokens), len(tokens), asking)

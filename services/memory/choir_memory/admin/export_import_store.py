@@ -11,6 +11,7 @@ from uuid import UUID
 import orjson
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, StatementError
 from choir_common.wire.memory_operator import Store
 from choir_common.wire.memory_records import (
@@ -217,7 +218,9 @@ class ExportImportStore:
             rows = await self._connection.fetch(self._sql(sql), records, tsvs, tokens, asking)
         except StatementError as error:
             raise InvalidRequest(
-                f"The database rejected a record: {error}. Nothing of this piece was stored."
+                _(
+                    "The database rejected a record: {error}. Nothing of this piece was stored."
+                ).format(error=error)
             ) from error
         new_ids = {row["id"] for row in rows}
         old_records = [
@@ -239,7 +242,9 @@ class ExportImportStore:
             return len(await self._connection.fetch(self._sql(_LINK), *columns)) if links else 0
         except StatementError as error:
             raise InvalidRequest(
-                f"The database rejected a link: {error}. Nothing of this piece was stored."
+                _(
+                    "The database rejected a link: {error}. Nothing of this piece was stored."
+                ).format(error=error)
             ) from error
 
     async def list_erased_sessions(self, session_ids: Collection[str | None]) -> set[str | None]:

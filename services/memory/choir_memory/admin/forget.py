@@ -92,8 +92,10 @@ class MemoryForgetter:
             if selection.expected_digest is not None:
                 if selection.expected_digest != plan.digest:
                     raise Conflict(
-                        f"The memory of {agent_id} has changed since the preview. Nothing was erased; "
-                        "look at a new preview."
+                        _(
+                            "The memory of {agent_id} has changed since the preview. Nothing was erased; "
+                            "look at a new preview."
+                        ).format(agent_id=agent_id)
                     )
                 await self._erase(connection, request, plan)
         return _result(plan, erased=selection.expected_digest is not None)
@@ -153,15 +155,17 @@ class MemoryForgetter:
 def _validate(selection: ForgetSelection) -> None:
     conditions = (selection.words, selection.session_id, selection.since, selection.until)
     if selection.document is not None and any(condition is not None for condition in conditions):
-        raise InvalidRequest("Name either a document, or words, a session and a period.")
+        raise InvalidRequest(_("Name either a document, or words, a session and a period."))
     if selection.document is None and all(condition is None for condition in conditions):
-        raise InvalidRequest("Name what to erase: words, a document, a session or a period.")
+        raise InvalidRequest(_("Name what to erase: words, a document, a session or a period."))
     if selection.words is not None and not query_terms(selection.words):
-        raise InvalidRequest(f"{selection.words[:60]!r} contains no word that can be searched.")
+        raise InvalidRequest(
+            _("{words!r} contains no word that can be searched.").format(words=selection.words[:60])
+        )
     if selection.since and selection.until and selection.since >= selection.until:
-        raise InvalidRequest("The period is empty: it ends before it begins.")
+        raise InvalidRequest(_("The period is empty: it ends before it begins."))
     if selection.scope == "said" and selection.session_id is None:
-        raise InvalidRequest("Only a session can be erased without what was learned from it.")
+        raise InvalidRequest(_("Only a session can be erased without what was learned from it."))
 
 
 async def _plan(

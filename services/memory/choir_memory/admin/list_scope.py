@@ -6,6 +6,7 @@ from typing import get_args
 import orjson
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.memory_operator import ListMemory
 from choir_common.wire.memory_search import HiddenStatus
 from choir_memory.search.query import check_times, time_range
@@ -22,14 +23,16 @@ def validate_list(request: ListMemory) -> None:
         if getattr(request, name):
             store = "session" if request.store == "knowledge" else "knowledge"
             raise InvalidRequest(
-                f"Only the store `{store}` has {name}: set the store to `{store}`."
+                _("Only the store `{store}` has {name}: set the store to `{store}`.").format(
+                    store=store, name=name
+                )
             )
     check_times(request)
     texts = (request.session_id, request.key_prefix, request.collection)
     labels = (*request.speakers, *request.scopes)
     has_nul = any("\x00" in text for text in (*texts, *labels) if text)
     if has_nul or b"\\u0000" in orjson.dumps(request.tags):
-        raise InvalidRequest("The NUL character cannot be searched for.")
+        raise InvalidRequest(_("The NUL character cannot be searched for."))
 
 
 def list_scope(request: ListMemory, now: datetime) -> SearchScope:

@@ -182,11 +182,11 @@ def _cursor(last: DocumentView) -> str:
 def _parse_cursor(cursor: str | None) -> ListPosition | None:
     if cursor is None:
         return None
-    at, _, document_id = cursor.partition("|")
+    at, _separator, document_id = cursor.partition("|")
     try:
         position = ListPosition(datetime.fromisoformat(at), UUID(document_id))
     except ValueError:
         position = None
     if position is None or position.at.tzinfo is None:
-        raise InvalidRequest("Invalid list cursor; pass the previous page's `next`.")
+        raise InvalidRequest(_("Invalid list cursor; pass the previous page's `next`."))
     return position

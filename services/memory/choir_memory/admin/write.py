@@ -58,8 +58,12 @@ class MemoryWriter:
             )
         if request.expected_version not in (None, version):
             raise Conflict(
-                f"{request.name} is at version {version}, not at the expected version "
-                f"{request.expected_version}. Nothing was deleted."
+                _(
+                    "{request} is at version {version}, not at the expected version {expected_version}. "
+                    "Nothing was deleted."
+                ).format(
+                    request=request.name, version=version, expected_version=request.expected_version
+                )
             )
         return which[1]
 

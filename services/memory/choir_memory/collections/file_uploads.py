@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import IO
 
 from choir_common.errors import Conflict, InvalidRequest, TooLarge, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.memory_collections import INTERRUPTED, MAX_FILE_TEXT, FilePart, FileText
 from choir_files.errors import UnreadableFile
 from choir_files.formats import FileFormat, detect_format, has_headings
@@ -70,7 +71,11 @@ class DocumentFileReader:
         try:
             upload.size += len(part.content)
             if upload.size > self._max_file_mb * MB:
-                raise TooLarge(f"{part.name} is larger than {self._max_file_mb} MB.")
+                raise TooLarge(
+                    _("{part} is larger than {max_file_mb} MB.").format(
+                        part=part.name, max_file_mb=self._max_file_mb
+                    )
+                )
             await asyncio.to_thread(upload.file.write, part.content)
             upload.touched_at = time.monotonic()
             if not part.is_last:
@@ -107,7 +112,9 @@ class DocumentFileReader:
                 self._drop(upload_id)
         if len(self._uploads) >= MAX_UPLOADS:
             raise Unavailable(
-                f"{MAX_UPLOADS} files are being read already. Upload this one again in a few seconds.",
+                _(
+                    "{max_uploads} files are being read already. Upload this one again in a few seconds."
+                ).format(max_uploads=MAX_UPLOADS),
                 retry_after_s=5.0,
             )
 
@@ -120,7 +127,9 @@ class DocumentFileReader:
 
 def _refuse_secret(name: str) -> None:
     if is_secret_name(PurePath(name).name):
-        raise InvalidRequest(f"{name} has the name of a file with keys, so it is not read.")
+        raise InvalidRequest(
+            _("{name} has the name of a file with keys, so it is not read.").format(name=name)
+        )
 
 
 def _read_text(file: IO[bytes], name: str, limits: ReadLimits) -> FileText:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+from choir_common.i18n import _
 from choir_common.wire.memory_collections import MAX_PATH
 from choir_files.errors import UnreadableFile
 from choir_files.formats import detect_format
@@ -24,9 +25,9 @@ FRESH_NS = 2_000_000_000
 """A file changed this shortly before it was read may change again within the resolution of its time."""
 HASH_SIZE = 1 << 20
 MB = 1024 * 1024
-ABSENT = "It does not exist where the memory service runs."
+ABSENT = _("It does not exist where the memory service runs.")
 # a disk that is not mounted looks like this
-EMPTY = "It is empty. Its documents stay, in case its disk is not mounted."
+EMPTY = _("It is empty. Its documents stay, in case its disk is not mounted.")
 WEB_SUFFIXES = frozenset((".html", ".htm", ".xhtml", ".eml"))
 WEB_ATTRIBUTES = frozenset(("user.xdg.origin.url", "user.xdg.referrer.url"))
 """Extended attributes with which browsers and download programs note where a file comes from."""
@@ -58,16 +59,16 @@ class FileContent:
 def check_folder(root: str) -> str:
     """Return why a folder cannot be scanned, or an empty text."""
     if os.path.realpath(root) != root:
-        return "A link has taken its place. Remove the collection, and add the folder again."
+        return _("A link has taken its place. Remove the collection, and add the folder again.")
     try:
         with os.scandir(root) as entries:
             empty = next(entries, None) is None
     except FileNotFoundError:
         return ABSENT
     except NotADirectoryError:
-        return "It is not a folder."
+        return _("It is not a folder.")
     except OSError as error:
-        return f"The memory service cannot read it: {error.strerror}."
+        return _("The memory service cannot read it: {error}.").format(error=error.strerror)
     return EMPTY if empty else ""
 
 
@@ -131,7 +132,7 @@ def open_file(root: str, path: str, max_bytes: int) -> FileContent:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
+            raise OSError(errno.EINVAL, _("not a regular file"))
         digest = hashlib.sha256()
         size = 0
         # not more than it had when it was opened: it may be growing
@@ -139,7 +140,9 @@ def open_file(root: str, path: str, max_bytes: int) -> FileContent:
             digest.update(part)
             size += len(part)
         if size > max_bytes:
-            raise UnreadableFile(f"is larger than {max_bytes // MB} MB")
+            raise UnreadableFile(
+                _("is larger than {max_bytes} MB").format(max_bytes=max_bytes // MB)
+            )
         fresh = status.st_mtime_ns > time.time_ns() - FRESH_NS
         modified_ns = -1 if fresh else status.st_mtime_ns
         return FileContent(

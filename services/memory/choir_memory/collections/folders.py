@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import _, join
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_collections import (
     CollectionDocuments,
@@ -25,7 +26,7 @@ from choir_memory.schema.store import SpaceRegistry, agent_transaction
 
 OWN_FOLDER = "collections"
 """The folder below the state directory whose contents may be followed; the rest of it is private."""
-COMPOSE_HINT = (
+COMPOSE_HINT = _(
     "With docker compose, only what is below CHOIR_COLLECTIONS can be read (.env.example)."
 )
 
@@ -54,8 +55,13 @@ class FolderService:
         if not await self.folders.follow(request.agent_id, request.collection, path):
             folder = await self.folders.find(request.agent_id, request.collection)
             raise Conflict(
-                f"The collection {request.collection} follows {folder.path if folder else 'another folder'}"
-                ". Use another name, or remove that collection first and wait until it is gone."
+                _(
+                    "The collection {collection} follows {folder}. Use another name, or remove that "
+                    "collection first and wait until it is gone."
+                ).format(
+                    collection=request.collection,
+                    folder=folder.path if folder else _("another folder"),
+                )
             )
         self.watcher.wake()
         views = await self.folders.list_views(request.agent_id, request.collection)
@@ -109,15 +115,23 @@ class FolderService:
         is_own = path.is_relative_to(home) or home.is_relative_to(path)
         if is_own and not path.is_relative_to(home / OWN_FOLDER):
             raise InvalidRequest(
-                f"The folder {path} cannot be followed: Choir's state directory, with its secrets, is in "
-                f"it or above it. Use {home / OWN_FOLDER} or a folder elsewhere."
+                _(
+                    "The folder {path} cannot be followed: Choir's state directory, with its secrets, is in "
+                    "it or above it. Use {home} or a folder elsewhere."
+                ).format(path=path, home=home / OWN_FOLDER)
             )
         problem = check_folder(str(path))
         if problem == EMPTY:
-            raise InvalidRequest(f"The folder {folder} is empty. Put a file into it first.")
+            raise InvalidRequest(
+                _("The folder {folder} is empty. Put a file into it first.").format(folder=folder)
+            )
         if problem:
-            hint = f" {COMPOSE_HINT}" if problem == ABSENT else ""
-            raise InvalidRequest(f"The folder {folder} cannot be followed. {problem}{hint}")
+            hint = join("", (" ", COMPOSE_HINT)) if problem == ABSENT else ""
+            raise InvalidRequest(
+                _("The folder {folder} cannot be followed. {problem}{hint}").format(
+                    folder=folder, problem=problem, hint=hint
+                )
+            )
         return str(path)
 
     async def _require_empty(self, request: FollowFolder) -> None:
@@ -125,8 +139,10 @@ class FolderService:
             store = CollectionStore(connection, request.agent_id)
             if await store.count_documents([request.collection]):
                 raise Conflict(
-                    f"The collection {request.collection} has documents that were added one by one. "
-                    "Use another name for the folder."
+                    _(
+                        "The collection {collection} has documents that were added one by one. Use "
+                        "another name for the folder."
+                    ).format(collection=request.collection)
                 )
 
 

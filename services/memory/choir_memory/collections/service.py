@@ -44,13 +44,15 @@ class CollectionService:
         """Add a document, or replace the one with its name; raises InvalidRequest for a blank text."""
         if not request.text.strip() or "\x00" in request.text:
             raise InvalidRequest(
-                "The text of a document must not be blank or contain NUL characters."
+                _("The text of a document must not be blank or contain NUL characters.")
             )
         await self.spaces.ensure(request.agent_id)
         if await self.folders.find(request.agent_id, request.collection) is not None:
             raise Conflict(
-                f"The collection {request.collection} follows a folder: put the file there, or use another "
-                "collection."
+                _(
+                    "The collection {collection} follows a folder: put the file there, or use another "
+                    "collection."
+                ).format(collection=request.collection)
             )
         digest = hashlib.sha256(request.text.encode()).hexdigest()
         async with agent_transaction(self.database, request.agent_id) as connection:
@@ -95,8 +97,9 @@ class CollectionService:
         if folder is not None:
             if request.name is not None:
                 raise Conflict(
-                    f"The collection {request.collection} follows the folder {folder.path}: remove the "
-                    "file there."
+                    _(
+                        "The collection {collection} follows the folder {folder}: remove the file there."
+                    ).format(collection=request.collection, folder=folder.path)
                 )
             return await self.folders.remove(folder)
         async with agent_transaction(self.database, request.agent_id) as connection:

@@ -9,6 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection
 from choir_common.wire.memory_search import MemoryWritten, WritableStatus
 from choir_memory.documents.model import Conversations, parse_conversations
@@ -167,7 +168,9 @@ class KnowledgeStore:
         row = await self._connection.fetchrow(self._sql(_RECALL), call_id)
         if row is None or row["digest"] != digest:
             raise Conflict(
-                f"The call_id {call_id} was used for another write; use a fresh one for each."
+                _(
+                    "The call_id {call_id} was used for another write; use a fresh one for each."
+                ).format(call_id=call_id)
             )
         return MemoryWritten.model_validate_json(row["answer"])
 

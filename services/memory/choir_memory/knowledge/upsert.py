@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import orjson
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.memory_search import MemoryUpsert, MemoryWritten
 from choir_common.wire.model import JsonObject
@@ -128,38 +129,46 @@ def validate_write(write: MemoryUpsert) -> None:
     """Validate the combination of fields; raises InvalidRequest naming the fault."""
     if write.operation == "delete":
         if (write.key is None) == (write.document_id is None):
-            raise InvalidRequest("delete needs either a key or a document_id.")
+            raise InvalidRequest(_("delete needs either a key or a document_id."))
         if write.text is not None or write.metadata:
-            raise InvalidRequest("delete takes no text and no metadata.")
+            raise InvalidRequest(_("delete takes no text and no metadata."))
     elif write.operation == "update" and write.text is None and sets_validity(write):
         if write.metadata:
-            raise InvalidRequest("metadata is replaced together with the text: give both.")
+            raise InvalidRequest(_("metadata is replaced together with the text: give both."))
     elif not (write.text or "").strip():
         others = ", or a status, valid_from, valid_to or supersedes to change"
         more = others if write.operation == "update" and write.text is None else ""
-        raise InvalidRequest(f"{write.operation} needs a text that is not blank{more}.")
+        raise InvalidRequest(
+            _("{operation} needs a text that is not blank{more}.").format(
+                operation=write.operation, more=more
+            )
+        )
     elif write.operation == "insert" and write.document_id is not None:
         raise InvalidRequest(
-            "insert assigns the document_id; to change an existing document use update."
+            _("insert assigns the document_id; to change an existing document use update.")
         )
     if write.operation == "update" and (write.key is None) == (write.document_id is None):
-        raise InvalidRequest("update needs either a key or a document_id.")
+        raise InvalidRequest(_("update needs either a key or a document_id."))
     if write.expected_version is not None:
         if write.operation == "insert":
             raise InvalidRequest(
-                "insert creates a new document; expected_version is for update and delete."
+                _("insert creates a new document; expected_version is for update and delete.")
             )
         if write.expected_version == 0 and (write.operation == "delete" or write.key is None):
             raise InvalidRequest(
-                "expected_version 0 means that the key must not exist yet: use update with a key."
+                _(
+                    "expected_version 0 means that the key must not exist yet: use update with a key."
+                )
             )
     validate_validity(write)
     metadata = orjson.dumps(write.metadata)
     if len(metadata) > MAX_METADATA:
-        raise InvalidRequest(f"metadata is larger than {MAX_METADATA} bytes.")
+        raise InvalidRequest(
+            _("metadata is larger than {max_metadata} bytes.").format(max_metadata=MAX_METADATA)
+        )
     plain = (write.text or "", write.key or "", write.call_id, *write.supersedes)
     if any("\x00" in part for part in plain) or b"\\u0000" in metadata:
-        raise InvalidRequest("The NUL character cannot be stored.")
+        raise InvalidRequest(_("The NUL character cannot be stored."))
 
 
 async def _perform(
@@ -177,7 +186,9 @@ async def _perform(
 async def _insert(store: KnowledgeStore, key: str | None, body: DocumentContent) -> WriteResult:
     document_id = uuid4()
     if not await store.insert(document_id, key, body):
-        raise Conflict(f"The key {key} exists already; use update to replace its document.")
+        raise Conflict(
+            _("The key {key} exists already; use update to replace its document.").format(key=key)
+        )
     return _done(document_id, key, "inserted", 1)
 
 
@@ -226,7 +237,9 @@ async def _find(
     if write.key is None:
         return None
     raise Conflict(
-        f"The key {write.key} is in use in a conversation of another person; choose another one."
+        _(
+            "The key {key} is in use in a conversation of another person; choose another one."
+        ).format(key=write.key)
     )
 
 
@@ -236,7 +249,9 @@ def _as_expected(write: MemoryUpsert, document: LockedDocument | None) -> Locked
     expected = write.expected_version
     if document is None:
         was = f" (you expect version {expected})" if expected else ""
-        raise NotFound(f"There is no document {name}{was} in knowledge.")
+        raise NotFound(
+            _("There is no document {name}{was} in knowledge.").format(name=name, was=was)
+        )
     if expected is not None and expected != document.version:
         expectation = (
             "but should not exist yet"
@@ -244,8 +259,10 @@ def _as_expected(write: MemoryUpsert, document: LockedDocument | None) -> Locked
             else f"not at the expected version {expected}"
         )
         raise Conflict(
-            f"The document {name} is at version {document.version}, {expectation}. Nothing was "
-            "changed: read it again and apply your change to the current text."
+            _(
+                "The document {name} is at version {version}, {expectation}. Nothing was changed: read "
+                "it again and apply your change to the current text."
+            ).format(name=name, version=document.version, expectation=expectation)
         )
     return document
 
@@ -271,7 +288,11 @@ def _document_id(write: MemoryUpsert) -> UUID | None:
         return None
     document_id = parse_id(write.document_id)
     if document_id is None:
-        raise NotFound(f"There is no document {write.document_id} in knowledge.")
+        raise NotFound(
+            _("There is no document {document_id} in knowledge.").format(
+                document_id=write.document_id
+            )
+        )
     return document_id
 
 

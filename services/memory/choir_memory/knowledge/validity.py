@@ -10,6 +10,7 @@ from datetime import datetime
 from uuid import UUID
 
 from choir_common.errors import Forbidden, InvalidRequest, NotFound
+from choir_common.i18n import _
 from choir_common.wire.memory_search import MemoryUpsert, MemoryWritten
 from choir_memory.documents.model import TRUST, is_readable
 from choir_memory.knowledge.store import KnowledgeStore, StoredValidity, Validity
@@ -39,10 +40,12 @@ def requested_validity(write: MemoryUpsert) -> Validity:
 def validate_validity(write: MemoryUpsert) -> None:
     """Validate the fields about status and validity; raises InvalidRequest."""
     if write.operation == "delete" and sets_validity(write):
-        raise InvalidRequest("delete takes no status, no validity and no supersedes.")
+        raise InvalidRequest(_("delete takes no status, no validity and no supersedes."))
     if write.supersedes and write.status not in (None, "active"):
         raise InvalidRequest(
-            f"Only an active document can supersede others: omit the status {write.status}."
+            _("Only an active document can supersede others: omit the status {status}.").format(
+                status=write.status
+            )
         )
     start, end = write.valid_from, write.valid_to
     if start is not None and end is not None and start >= end:
@@ -62,8 +65,10 @@ def check_order(validity: StoredValidity) -> StoredValidity:
 
 def _invalid_order(start: datetime, end: datetime) -> InvalidRequest:
     return InvalidRequest(
-        f"The validity must end after it starts: it would start at {start.isoformat()} and end at "
-        f"{end.isoformat()} (a date as the end includes that day)."
+        _(
+            "The validity must end after it starts: it would start at {start} and end at {end} (a "
+            "date as the end includes that day)."
+        ).format(start=start.isoformat(), end=end.isoformat())
     )
 
 
@@ -75,10 +80,12 @@ def check_trust(write: MemoryUpsert, name: str, trust: int, *, rewritten: bool =
     if not write.outside or trust <= TRUST["web"] or (rewritten and trust <= TRUST["agent"]):
         return
     raise Forbidden(
-        f"The document {name} has trust {trust}. In a turn or job that has read untrusted text from "
-        f"outside (trust {TRUST['web']}), a document with more trust can be neither deleted nor ended nor "
-        "superseded, and what a user or operator said cannot be replaced. Nothing was changed: store what "
-        "is new as a document of its own, and ask the user."
+        _(
+            "The document {name} has trust {trust}. In a turn or job that has read untrusted text "
+            "from outside (trust {least}), a document with more trust can be neither deleted nor "
+            "ended nor superseded, and what a user or operator said cannot be replaced. Nothing was "
+            "changed: store what is new as a document of its own, and ask the user."
+        ).format(name=name, trust=trust, least=TRUST["web"])
     )
 
 
@@ -100,9 +107,13 @@ async def supersede(store: KnowledgeStore, write: MemoryUpsert, result: WriteRes
     for name in write.supersedes:
         old = old_by_name.get(name)
         if old is None or not is_readable(write.reader, old.conversations):
-            raise NotFound(f"There is no document {name} in knowledge to supersede.")
+            raise NotFound(
+                _("There is no document {name} in knowledge to supersede.").format(name=name)
+            )
         if old.document_id == document_id:
-            raise InvalidRequest(f"The document {name} cannot supersede itself.")
+            raise InvalidRequest(
+                _("The document {name} cannot supersede itself.").format(name=name)
+            )
         check_trust(write, name, old.trust)
     ids = dict.fromkeys(old.document_id for old in old_by_name.values())
     old_ids = await store.supersede(document_id, list(ids), write.valid_from)

@@ -48,10 +48,16 @@ def schema_name(agent_id: str) -> str:
     Raises InvalidRequest for a string that is not a valid agent id, and for a reserved name.
     """
     if not is_agent_id(agent_id):
-        raise InvalidRequest(f"{agent_id[:60]!r} is not a valid agent id: {AGENT_ID_RULE}.")
+        raise InvalidRequest(
+            _("{agent_id!r} is not a valid agent id: {agent_id_rule}.").format(
+                agent_id=agent_id[:60], agent_id_rule=AGENT_ID_RULE
+            )
+        )
     if agent_id in RESERVED_AGENT_IDS:
         raise InvalidRequest(
-            f"The agent id {agent_id} is reserved: Choir has its own tables in that schema."
+            _(
+                "The agent id {agent_id} is reserved: Choir has its own tables in that schema."
+            ).format(agent_id=agent_id)
         )
     return f"choir_{agent_id}"
 
@@ -107,8 +113,10 @@ class SpaceStore:
                 return
             if existing["powerful"]:
                 raise Conflict(
-                    f"The database role {name} exists and has more rights than an agent's role may "
-                    f"have. Rename the agent {agent_id} or the role."
+                    _(
+                        "The database role {name} exists and has more rights than an agent's role may have. "
+                        "Rename the agent {agent_id} or the role."
+                    ).format(name=name, agent_id=agent_id)
                 )
             if not existing["has_role"]:
                 await connection.execute(qualified(_MAKE_ROLE, agent_id))

@@ -10,6 +10,7 @@ import orjson
 
 from choir_common.clock import Clock
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.memory_search import MemoryQuery
 from choir_memory.search.scope_store import SearchScope
 
@@ -27,25 +28,32 @@ def validate_query(query: MemoryQuery) -> None:
     detail = query.mode == "session_detail"
     if detail and (query.store != "session" or query.session_id is None):
         raise InvalidRequest(
-            "session_detail searches one session: it needs store session and a session_id."
+            _("session_detail searches one session: it needs store session and a session_id.")
         )
     if not detail and not query.query.strip() and not is_listing(query):
         raise InvalidRequest(
-            "The query must not be blank, unless a grain, a time or an age in days selects what to list."
+            _(
+                "The query must not be blank, unless a grain, a time or an age in days selects what to "
+                "list."
+            )
         )
     if query.after is not None and (not detail or query.query.strip()):
         raise InvalidRequest(
-            "`after` continues reading a session: it requires mode session_detail and no query."
+            _("`after` continues reading a session: it requires mode session_detail and no query.")
         )
     if query.min_score is not None and not query.query.strip():
-        raise InvalidRequest("`min_score` requires a query: without one there are no scores.")
+        raise InvalidRequest(_("`min_score` requires a query: without one there are no scores."))
     _check_store(query)
     check_times(query)
     tags = orjson.dumps(query.tags)
     if len(tags) > MAX_TAGS_BYTES:
-        raise InvalidRequest(f"`tags` are larger than {MAX_TAGS_BYTES} bytes.")
+        raise InvalidRequest(
+            _("`tags` are larger than {max_tags_bytes} bytes.").format(
+                max_tags_bytes=MAX_TAGS_BYTES
+            )
+        )
     if any("\x00" in text for text in _texts(query)) or b"\\u0000" in tags:
-        raise InvalidRequest("The NUL character cannot be searched for.")
+        raise InvalidRequest(_("The NUL character cannot be searched for."))
 
 
 def is_listing(query: MemoryQuery) -> bool:
@@ -98,13 +106,13 @@ class TimeFilter(Protocol):
 def check_times(times: TimeFilter) -> None:
     """Raise InvalidRequest for a range of times or ages that contains nothing."""
     if times.since and times.until and times.since >= times.until:
-        raise InvalidRequest("`since` is not before `until`.")
+        raise InvalidRequest(_("`since` is not before `until`."))
     if (
         times.min_days_ago is not None
         and times.max_days_ago is not None
         and times.min_days_ago >= times.max_days_ago
     ):
-        raise InvalidRequest("`min_days_ago` is not less than `max_days_ago`.")
+        raise InvalidRequest(_("`min_days_ago` is not less than `max_days_ago`."))
 
 
 def time_range(times: TimeFilter, now: datetime) -> tuple[datetime | None, datetime | None]:
@@ -137,15 +145,19 @@ def used_filters(query: MemoryQuery) -> list[str]:
 def _check_store(query: MemoryQuery) -> None:
     if query.store == "session":
         if query.collection is not None:
-            raise InvalidRequest("Collections are in the knowledge store: set store to knowledge.")
+            raise InvalidRequest(
+                _("Collections are in the knowledge store: set store to knowledge.")
+            )
         if query.grain and query.tiers and "grain_summary" not in query.tiers:
-            raise InvalidRequest("`grain` implies the tier grain_summary: leave tiers out.")
+            raise InvalidRequest(_("`grain` implies the tier grain_summary: leave tiers out."))
         return
     if query.session_id is not None:
-        raise InvalidRequest("Knowledge has no sessions: leave session_id out.")
+        raise InvalidRequest(_("Knowledge has no sessions: leave session_id out."))
     for name in ("exclude_session", "speakers", "tiers", "grain"):
         if getattr(query, name):
-            raise InvalidRequest(f"Knowledge has no {name}: set store to session.")
+            raise InvalidRequest(
+                _("Knowledge has no {name}: set store to session.").format(name=name)
+            )
 
 
 def _tiers(query: MemoryQuery) -> tuple[str, ...]:

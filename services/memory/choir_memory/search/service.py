@@ -221,10 +221,12 @@ class SearchService:
                 async with search.stages.limit():
                     search.vector = await self.embedders.embed_query(search.query.query)
         except ChoirError as error:
-            search.degraded = f"Full text only: {error.message}"
+            search.degraded = _("Full text only: {error}").format(error=error.message)
         except TimeoutError:
             search.stages.cut.append("vector")
-            search.degraded = "Full text only: the query vector was not ready before the deadline."
+            search.degraded = _(
+                "Full text only: the query vector was not ready before the deadline."
+            )
 
     async def _expand(self, search: _SearchState) -> None:
         """Get related words from the language model; without them the search is the same as without the

@@ -181,8 +181,10 @@ class PersonEraser:
         subject = preview.person or preview.dm
         if preview.digest != request.expected_digest:
             raise Conflict(
-                f"The DMs or sessions of {subject} are others than in the preview. Nothing was erased; look "
-                "at a new preview."
+                _(
+                    "The DMs or sessions of {subject} are others than in the preview. Nothing was erased; "
+                    "look at a new preview."
+                ).format(subject=subject)
             )
         identities = {dm: self._identity_in(dm) for dm in preview.dms}
 
@@ -290,8 +292,10 @@ class PersonEraser:
                         raise _LogsRemain
         except _LogsRemain:
             raise ChoirError(
-                f"Logs of {', '.join(dms)} are not erased yet: a delivery or an approved change is under "
-                "way. They are erased as soon as it ends; ask again then, for the certificate."
+                _(
+                    "Logs of {dms} are not erased yet: a delivery or an approved change is under way. They "
+                    "are erased as soon as it ends; ask again then, for the certificate."
+                ).format(dms=", ".join(dms))
             ) from None
         await self._store.erase_rows(dms, session_ids)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from choir_common.errors import ChoirError, Conflict, RateLimited, Unavailable
 from choir_common.i18n import Message, _, join
+from choir_common.sentence_translation import StoredSentence
 from choir_common.wire.model import WireModel
 from choir_common.wire.operations import AgentOutcome, OperationView, Outcome, RolloutReport
 from choir_control.agents.operations.progress import (
@@ -128,13 +129,17 @@ def _make_report(progress: OperationProgress, *outcomes: AgentOutcome) -> Rollou
 
 def _describe_outcome(outcome: AgentOutcome, max_chars: int | None = None) -> Message:
     version = f" ({outcome.image_version})" if outcome.image_version else ""
-    reason = f": {outcome.reason}" if outcome.reason else ""
-    head = f"{outcome.agent_id} {outcome.outcome}{version}"
+    room = (
+        None
+        if max_chars is None
+        else max_chars - len(f"{outcome.agent_id} {outcome.outcome}{version}")
+    )
+    reason = StoredSentence(outcome.reason[: room and max(0, room - 2)])
     return _("{agent} {outcome}{version}{reason}").format(
         agent=outcome.agent_id,
         outcome=OUTCOMES[outcome.outcome],
         version=version,
-        reason=reason if max_chars is None else reason[: max_chars - len(head)],
+        reason=join("", (": ", reason)) if reason else "",
     )
 
 
@@ -159,7 +164,7 @@ class AgentRedeployer:
 
     async def redeploy(self, agent_id: str) -> str:
         """Update an agent; return a text about the result. The commit stays in either case."""
-        advice = f"Try `choirctl agent update {agent_id}`."
+        advice = _("Try `choirctl agent update {agent_id}`.").format(agent_id=agent_id)
         try:
             async with asyncio.timeout(UPDATE_TIMEOUT_S):
                 operation = await self._wait(await self._start(agent_id))

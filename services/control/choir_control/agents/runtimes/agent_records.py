@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
 
@@ -65,7 +66,7 @@ class RuntimeWithRecords(Generic[A]):
         """
         agent_id = agent.spec.agent_id
         if agent_id in self._agents:
-            raise Conflict(f"The agent {agent_id} already runs.")
+            raise Conflict(_("The agent {agent_id} already runs.").format(agent_id=agent_id))
         self._agents[agent_id] = agent
         return agent
 
@@ -79,7 +80,7 @@ class RuntimeWithRecords(Generic[A]):
         spec = agent.spec
         # first, because a receiver may start the agent again
         del self._agents[spec.agent_id]
-        detail = f"{how}; its log is {self._logs.path(spec.agent_id)}"
+        detail = _("{how}; its log is {logs}").format(how=how, logs=self._logs.path(spec.agent_id))
         await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
 
     def _end_exits(self) -> None:

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from choir_common.errors import StartupError
 from choir_common.http.client import TLS_SCHEME
+from choir_common.i18n import _
 from choir_common.redactor import Redactor
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.containers import DEFAULT_CPUS, MIB, ContainerLimits
@@ -74,9 +75,11 @@ def make_kubernetes_runtime(
     """
     if settings.control_plane != "http":
         raise StartupError(
-            "CHOIR_RUNTIME is kubernetes, and CHOIR_CONTROL_PLANE is not http: a pod cannot open a "
-            "socket of control's pod. Set CHOIR_CONTROL_PLANE=http and CHOIR_CONTROL_ENDPOINT to "
-            "the address of control's Service, such as https://control:9400."
+            _(
+                "CHOIR_RUNTIME is kubernetes, and CHOIR_CONTROL_PLANE is not http: a pod cannot open a "
+                "socket of control's pod. Set CHOIR_CONTROL_PLANE=http and CHOIR_CONTROL_ENDPOINT to the "
+                "address of control's Service, such as https://control:9400."
+            )
         )
     try:
         # The client library costs 65 MB and 0.7 s.
@@ -88,8 +91,10 @@ def make_kubernetes_runtime(
         )
     except ModuleNotFoundError as error:
         raise StartupError(
-            f"CHOIR_RUNTIME is kubernetes, and the Python package {error.name} is not installed. "
-            "Install choir-control[kubernetes]."
+            _(
+                "CHOIR_RUNTIME is kubernetes, and the Python package {error} is not installed. Install "
+                "choir-control[kubernetes]."
+            ).format(error=error.name)
         ) from error
 
     return KubernetesRuntime(
@@ -116,13 +121,18 @@ def proxy_of_pods(settings: ControlSettings, secrets: ControlSecrets) -> ProxyAd
     parts = (secrets.egress_token, secrets.egress_certificate)
     if not settings.egress_address.startswith(TLS_SCHEME) or not all(parts):
         raise StartupError(
-            "CHOIR_RUNTIME is kubernetes, and CHOIR_EGRESS_ENDPOINT does not lead to a TCP port with TLS: "
-            "pods cannot open the proxy's sockets. Set it to https://HOST:PORT, with `egress_token` and "
-            "`egress_certificate` in control's secrets, or to `off`."
+            _(
+                "CHOIR_RUNTIME is kubernetes, and CHOIR_EGRESS_ENDPOINT does not lead to a TCP port with "
+                "TLS: pods cannot open the proxy's sockets. Set it to https://HOST:PORT, with "
+                "`egress_token` and `egress_certificate` in control's secrets, or to `off`."
+            )
         )
     if not settings.egress_agents:
         raise StartupError(
-            "CHOIR_RUNTIME is kubernetes, and CHOIR_EGRESS_ENDPOINT is set without CHOIR_EGRESS_AGENTS: "
-            "set it to host:port of the egress service's port for agents, such as egress:9405."
+            _(
+                "CHOIR_RUNTIME is kubernetes, and CHOIR_EGRESS_ENDPOINT is set without "
+                "CHOIR_EGRESS_AGENTS: set it to host:port of the egress service's port for agents, such "
+                "as egress:9405."
+            )
         )
     return ProxyAddress(settings.egress_agents, secrets.egress_certificate or "")

@@ -75,7 +75,7 @@ def is_claimed_by_other_agent(config: Config, agent_id: str, bindings: ResourceB
 def require_known_name(kind: str, name: str, configured_names: Collection[str]) -> None:
     """Raise InvalidRequest, listing the known names, if `name` is not one of them."""
     if name not in configured_names:
-        names = ", ".join(sorted(configured_names)) or "none"
+        names = ", ".join(sorted(configured_names)) or _("none")
         raise InvalidRequest(
             _("config.json has no {kind} {name!r}; it has: {names}.").format(
                 kind=kind, name=name[:MAX_NAME_IN_ERROR], names=names

@@ -143,7 +143,8 @@ class SessionCloser:
                     unanswered=len(snapshot.unanswered),
                 )
                 return session
-        raise Conflict(f"Session {session_id} keeps changing while it is being closed; try again.")
+        busy = _("Session {session} keeps changing while it is being closed; try again.")
+        raise Conflict(busy.format(session=session_id))
 
     def _translate(self, notices: Mapping[str, str]) -> dict[str, str]:
         return {dm: self._configuration.translate(dm, text) for dm, text in notices.items()}

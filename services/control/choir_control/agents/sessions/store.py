@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from choir_common.errors import Conflict
 from choir_common.eventlog.chain import LogHead
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.events import GENESIS
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
@@ -150,7 +151,11 @@ class SessionStore:
                 CONTINUED_REASONS,
             )
             if record is None:
-                raise Conflict(f"{agent_id} already has a session that is not over.")
+                raise Conflict(
+                    _("{agent_id} already has a session that is not over.").format(
+                        agent_id=agent_id
+                    )
+                )
             await _insert_epoch(connection, session_id, 1, token)
             await acquire_leases(connection, session_id, agent_id, resources)
         return session_from_record(record)

@@ -80,7 +80,7 @@ class ToolTrialService:
             report = await self._tools.read(agent_id, choir_dir)
             timeouts = {entry.name: entry.timeout_ms for entry in report.tools}
         if tool not in timeouts:
-            names = ", ".join(timeouts) or "none"
+            names = ", ".join(timeouts) or _("none")
             raise NotFound(
                 _("{agent_id} has no tool {tool!r}. Its tools: {names}.").format(
                     agent_id=agent_id, tool=tool[:80], names=names

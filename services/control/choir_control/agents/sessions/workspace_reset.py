@@ -128,7 +128,7 @@ class WorkspaceService:
     async def _root(self, name: str) -> Path:
         workspaces = self._configuration.current.config.workspaces
         if name not in workspaces:
-            names = ", ".join(sorted(workspaces)) or "none"
+            names = ", ".join(sorted(workspaces)) or _("none")
             raise NotFound(
                 _("There is no workspace {name!r} in config.json (it has {names}).").format(
                     name=name[:80], names=names

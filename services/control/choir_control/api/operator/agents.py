@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.lanes import CORE_LANE_PREFIX, is_edge
 from choir_common.wire.config import Config
 from choir_common.wire.model_check import ModelTestResult
@@ -94,7 +95,7 @@ def _lifecycle_routes(
             await stopper.stop(agent_id, STOPPED_BY_OPERATOR)
             or await stopper.give_up(agent_id, STOPPED_BY_OPERATOR)
         ):
-            raise Conflict(f"{agent_id} is not running.")
+            raise Conflict(_("{agent_id} is not running.").format(agent_id=agent_id))
         return await overview.one(agent_id)
 
     @router.post("/{agent_id}/restart")
@@ -105,7 +106,9 @@ def _lifecycle_routes(
         session = await stopper.stop(agent_id, REASON_RESTART)
         if session is None:
             raise Conflict(
-                f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
+                _(
+                    "{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
+                ).format(agent_id=agent_id)
             )
         await starter.restart(agent_id, session.initial_bindings, session.image)
         return await overview.one(agent_id)
@@ -158,7 +161,9 @@ class SignalRequests:
         served = await self._overview.conversations_of(session) if session else (dm,)
         if dm not in served:
             raise NotFound(
-                f"{agent_id} does not talk in {dm} now. Its conversations are: {', '.join(served)}."
+                _("{agent_id} does not talk in {dm} now. Its conversations are: {served}.").format(
+                    agent_id=agent_id, dm=dm, served=", ".join(served)
+                )
             )
 
 
@@ -189,7 +194,7 @@ def signal_routes(
         body = await parse_request_body(request, CompactMemory)
         lane = body.lane
         if lane is not None and body.dm is not None:
-            raise InvalidRequest("Name a lane or a conversation (dm), not both.")
+            raise InvalidRequest(_("Name a lane or a conversation (dm), not both."))
         job = None if lane is None or is_edge(lane) else lane.removeprefix(CORE_LANE_PREFIX)
         signal = CompactSignal(lane=lane, dm=body.dm or "")
         return await send(agent_id, signal, body.session_id, job, dm=body.dm)

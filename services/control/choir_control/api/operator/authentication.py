@@ -18,6 +18,7 @@ from fastapi import Request
 
 from choir_common.errors import Forbidden, Unauthorized
 from choir_common.http.http_protocol import UNIX_PEER
+from choir_common.i18n import _
 from choir_control.api.operator.browser_streams import BrowserLimits
 from choir_control.api.operator.web_cookies import WebCookies
 from choir_control.api.rpc.caller import read_bearer_token, read_headers
@@ -44,7 +45,7 @@ class ProcessTree:
         own_pid = os.getpid()
         if pid == own_pid:
             return False
-        for _ in range(MAX_ANCESTORS):
+        for _step in range(MAX_ANCESTORS):
             parent = _parent_of(pid)
             if parent is None or parent == own_pid:
                 return True
@@ -91,7 +92,7 @@ class CallerAuthentication:
             # pid 0: the peer lives in another pid namespace (a container); it passed the file
             # permission
             if peer.port and self._processes.is_descendant(peer.port):
-                raise Forbidden("Agents and their tools may not use the operator API.")
+                raise Forbidden(_("Agents and their tools may not use the operator API."))
             return Caller()
         # a reverse proxy may ask for a password of its own
         if not request.headers.get("authorization", "").lower().startswith("bearer "):
@@ -100,13 +101,15 @@ class CallerAuthentication:
                 return Caller(await self._cookies.authenticate(request, cookie))
         if self._token is None:
             raise Unauthorized(
-                "The operator API is available on the Unix socket only: no operator token is set."
+                _(
+                    "The operator API is available on the Unix socket only: no operator token is set."
+                )
             )
         # constant time: the response time must not reveal how much of a guess is right
         if not hmac.compare_digest(
             read_bearer_token(read_headers(request.scope)).encode(), self._token.encode()
         ):
-            raise Unauthorized("The operator token is wrong.")
+            raise Unauthorized(_("The operator token is wrong."))
         return Caller()
 
 
@@ -152,7 +155,7 @@ class OperatorAuthentication:
         """Set `request.state.access` for an operator; raises Unauthorized or Forbidden otherwise."""
         caller = await self._callers.identify(request)
         if caller.person is not None:
-            raise Forbidden("This browser may use the conversations of its person only.")
+            raise Forbidden(_("This browser may use the conversations of its person only."))
         if caller.web_session is not None:
             # the log says for each change by which browser it was made
             structlog.contextvars.bind_contextvars(browser=caller.web_session.web_session_id)
@@ -175,7 +178,7 @@ class ConversationAuthentication:
         access = ConversationAccess(caller, self._sessions, self._limits)
         dm = request.path_params.get("dm")
         if dm is not None and not access.may_use(dm):
-            raise Forbidden("This is not a conversation of this browser's person.")
+            raise Forbidden(_("This is not a conversation of this browser's person."))
         request.state.access = access
 
 

@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect
 from choir_common.clients.memory import CollectionsClient
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.http.middleware import LargeBodyRoute
+from choir_common.i18n import _
 from choir_common.wire.memory_collections import MAX_FILE_PART, FilePart, FileText
 
 # The memory service limits the size of a file (CHOIR_FILE_MAX_MB); this is the largest value of its setting.
@@ -45,7 +46,7 @@ async def _send_parts(
         answer = await client.read_file(part)
         offset += len(content)
     if not offset:
-        raise InvalidRequest(f"{name} is empty.")
+        raise InvalidRequest(_("{name} is empty.").format(name=name))
     return answer
 
 

@@ -30,6 +30,7 @@ from choir_common.http.console_messages import read_console_message
 from choir_common.http.middleware import LargeBodyRoute
 from choir_common.http.response_parser import LANGUAGE_HEADER
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.tracing import trace_headers
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.console import ConsoleMessageRequest, ConsolePressRequest
@@ -211,7 +212,9 @@ class _GatewayProxy:
     ) -> Response:
         if self._streams >= MAX_STREAMS:
             raise RateLimited(
-                f"{MAX_STREAMS} streams of conversations are open, the maximum; close one first.",
+                _(
+                    "{max_streams} streams of conversations are open, the maximum; close one first."
+                ).format(max_streams=MAX_STREAMS),
                 retry_after_s=RETRY_AFTER_S,
             )
         outgoing = self._request(request, path, b"")
@@ -308,17 +311,21 @@ def _back(answer: httpx2.Response) -> dict[str, str]:
 def _away(error: httpx2.HTTPError) -> ChoirError:
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
         return Unavailable(
-            "The gateway is unavailable: it is starting. Nothing was accepted; try again.",
+            _("The gateway is unavailable: it is starting. Nothing was accepted; try again."),
             retry_after_s=1.0,
         )
     if isinstance(error, httpx2.TimeoutException):
         return DeadlineExceeded(
-            "The gateway is running but does not respond. It is restarted if that continues. A "
-            "message may have been accepted; repeating it under the same idempotency key is safe.",
+            _(
+                "The gateway is running but does not respond. It is restarted if that continues. A "
+                "message may have been accepted; repeating it under the same idempotency key is safe."
+            ),
             retry_after_s=30.0,
         )
     return OutcomeUnknown(
-        "The connection to the gateway was lost; it may be restarting. A message may have been "
-        "accepted; repeating it under the same idempotency key is safe.",
+        _(
+            "The connection to the gateway was lost; it may be restarting. A message may have been "
+            "accepted; repeating it under the same idempotency key is safe."
+        ),
         retry_after_s=1.0,
     )

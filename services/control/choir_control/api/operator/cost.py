@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 
 from choir_common.errors import InvalidRequest
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.money import CostGroup, CostReport
 from choir_control.money.cost_store import CostQuery
 from choir_control.money.costs import CostService
@@ -37,11 +38,15 @@ def cost_routes(costs: CostService) -> APIRouter:
         # No day is earlier than the first one that Python knows.
         first = since or last - min(timedelta(days=DEFAULT_DAYS - 1), last - date.min)
         if first > last:
-            raise InvalidRequest(f"since ({first}) is later than until ({last}).")
+            raise InvalidRequest(
+                _("since ({first}) is later than until ({last}).").format(first=first, last=last)
+            )
         if by == "event" and session is None:
-            raise InvalidRequest("Costs by event are those of one session; name it in `session`.")
+            raise InvalidRequest(
+                _("Costs by event are those of one session; name it in `session`.")
+            )
         if any("\x00" in text for text in (agent, session, job, model) if text):
-            raise InvalidRequest("A name contains the character NUL.")
+            raise InvalidRequest(_("A name contains the character NUL."))
         query = CostQuery(
             since=first, until=last, agent_id=agent, session_id=session, job_id=job, model=model
         )

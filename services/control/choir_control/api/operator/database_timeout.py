@@ -6,6 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.http.responses import problem_response
+from choir_common.i18n import _
 from choir_control.api.readiness import ReadinessChecks
 
 PREFIX = "/v1/"
@@ -54,11 +55,15 @@ class DatabaseTimeoutMiddleware:
 
 def _refusal(method: str, why: str) -> ASGIApp:
     if method in SAFE_METHODS:
-        error = Unavailable(f"Postgres hangs: {why}.", retry_after_s=RETRY_AFTER_S)
+        error = Unavailable(
+            _("Postgres hangs: {why}.").format(why=why), retry_after_s=RETRY_AFTER_S
+        )
     else:
         error = OutcomeUnknown(
-            f"Postgres hangs: {why}. The outcome is unknown; repeating the request under the same "
-            "idempotency key is safe, if it has one.",
+            _(
+                "Postgres hangs: {why}. The outcome is unknown; repeating the request under the same "
+                "idempotency key is safe, if it has one."
+            ).format(why=why),
             retry_after_s=RETRY_AFTER_S,
         )
     return problem_response(error)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from choir_common.clock import Clock
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 
 MAX_WAIT_S = 5.0
 # This many at once are always admitted: a burst after a quiet time does not indicate overload.
@@ -43,9 +44,11 @@ class LoadLimiter:
         if wait_s > MAX_WAIT_S:
             again_s = math.ceil(wait_s - MAX_WAIT_S / 2)
             raise Unavailable(
-                f"Choir is busy: {len(self._running)} messages are waiting, and yours would wait "
-                f"about {math.ceil(wait_s)} s. It was not stored. Send it again in {again_s} s; under "
-                "the same idempotency key, repeating it is safe.",
+                _(
+                    "Choir is busy: {count} messages are waiting, and yours would wait about {wait_s} s. It "
+                    "was not stored. Send it again in {again_s} s; under the same idempotency key, repeating "
+                    "it is safe."
+                ).format(count=len(self._running), wait_s=math.ceil(wait_s), again_s=again_s),
                 retry_after_s=again_s,
             )
         number, turn = self._next, MessageInProgress(now)

@@ -21,6 +21,7 @@ from choir_common.clients.memory import (
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.http.body import openapi_body, parse_body, parse_request_body
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.ids import NAME_PATTERN, new_id
 from choir_common.wire.memory_modes import ConversationMemory, SetMemoryMode, SetRecall
 from choir_common.wire.memory_operator import (
@@ -173,7 +174,7 @@ def _search_routes(
         document = _object(await request.body())
         query = parse_tool_input(MemoryQuery, spaces.redact(document), agent_id=agent_id)
         if query.target_agent is not None:
-            raise InvalidRequest("The path names the agent to search: omit target_agent.")
+            raise InvalidRequest(_("The path names the agent to search: omit target_agent."))
         await spaces.ensure(agent_id)
         return await admin_client.search(query)
 
@@ -379,7 +380,9 @@ def _object(body: bytes, what: str = "The body") -> JsonObject:
     try:
         document = orjson.loads(body or b"{}")
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"{what} is not JSON: {error}.") from None
+        raise InvalidRequest(
+            _("{what} is not JSON: {error}.").format(what=what, error=error)
+        ) from None
     if not isinstance(document, dict):
-        raise InvalidRequest(f"{what} must be a JSON object.")
+        raise InvalidRequest(_("{what} must be a JSON object.").format(what=what))
     return document

@@ -9,6 +9,7 @@ from choir_common.errors import InvalidRequest
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.responses import event_stream_response
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.operations import (
     OperationStarted,
     OperationView,
@@ -80,14 +81,14 @@ def rollout_routes(rollout: UpdateService) -> APIRouter:
 
 def _plain(text: str) -> str:
     if len(text) > MAX_ID or not text.isascii() or not text.isprintable():
-        raise InvalidRequest("This is not the id of an operation.")
+        raise InvalidRequest(_("This is not the id of an operation."))
     return text
 
 
 def _last_event_id(request: Request) -> int:
     text = request.headers.get("last-event-id", "") or "0"
     if not text.isascii() or not text.isdigit() or len(text) > 16 or int(text) > MAX_SEQ:
-        raise InvalidRequest("Last-Event-ID must be the id of an event of this stream.")
+        raise InvalidRequest(_("Last-Event-ID must be the id of an event of this stream."))
     return int(text)
 
 

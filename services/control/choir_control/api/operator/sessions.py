@@ -83,16 +83,20 @@ def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer
             page = await events.read(row.session_id, after, limit)
         except ValueError:
             raise Conflict(
-                f"The log of {row.session_id} contains a damaged event; "
-                f"`choirctl session verify {row.session_id}` shows which."
+                _(
+                    "The log of {session_id} contains a damaged event; `choirctl session verify "
+                    "{session_id}` shows which."
+                ).format(session_id=row.session_id)
             ) from None
         if not page and (erased_log := await events.find_erased(row.session_id)) is not None:
             cause = f"by agents.{row.agent_id}.retention.log or by a person"
             if row.memory_mode == INCOGNITO:
                 cause = "because it was incognito"
             raise NotFound(
-                f"The log of {row.session_id} was erased on {erased_log.erased_at:%Y-%m-%d}, "
-                f"{cause}; its hashes are kept."
+                _(
+                    "The log of {session_id} was erased on {erased_at:%Y-%m-%d}, {cause}; its hashes are "
+                    "kept."
+                ).format(session_id=row.session_id, erased_at=erased_log.erased_at, cause=cause)
             )
         more = page[-1].rev if len(page) == limit else None
         return EventPage(items=tuple(page), next=more)
@@ -130,5 +134,7 @@ def _last_seen(request: Request, after: int) -> int:
     if not text:
         return after
     if not text.isascii() or not text.isdigit() or int(text[:20]) > MAX_REV:
-        raise InvalidRequest("Last-Event-ID must be the id of an event of this stream: a revision.")
+        raise InvalidRequest(
+            _("Last-Event-ID must be the id of an event of this stream: a revision.")
+        )
     return int(text)

@@ -6,14 +6,15 @@ from pydantic import ValidationError
 from choir_common.errors import InvalidRequest
 from choir_common.http.body import openapi_body
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.operator import Page
 from choir_common.wire.telegram import ConnectTelegram, TelegramConnection
 from choir_common.wire.validation_messages import error_messages
 from choir_control.conversations.telegram.service import TelegramConnector
 
-NOT_A_BOT = (
-    "token: this is no token of a Telegram bot. @BotFather prints it as 123456789:AAH..., the whole of one "
-    "line."
+NOT_A_BOT = _(
+    "token: this is no token of a Telegram bot. @BotFather prints it as 123456789:AAH..., "
+    "the whole of one line."
 )
 
 
@@ -30,7 +31,9 @@ def telegram_routes(connector: TelegramConnector) -> APIRouter:
             if any(fault["loc"] == ("token",) for fault in error.errors(include_input=False)):
                 raise InvalidRequest(NOT_A_BOT) from None
             faults = "; ".join(error_messages(error, "body"))
-            raise InvalidRequest(f"The body is invalid: {faults}.") from None
+            raise InvalidRequest(
+                _("The body is invalid: {faults}.").format(faults=faults)
+            ) from None
         return await connector.begin(body)
 
     @router.get("")

@@ -1,5 +1,6 @@
 """`/v1/web`: one-time links, sign-in, and the sessions of browsers."""
 
+import asyncio
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated
@@ -9,11 +10,15 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from choir_common.errors import InvalidRequest
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _, choose_language
+from choir_common.sentence_translation import translate_sentence
 from choir_common.wire.operator import Page
 from choir_common.wire.web import (
     MakeWebLink,
     OwnWebSession,
     SignIn,
+    TranslatedSentences,
+    TranslateSentences,
     WebLinkView,
     WebSessionView,
 )
@@ -75,11 +80,22 @@ def own_session_routes(sessions: WebSessionService, cookies: WebCookies) -> APIR
         """End the own session."""
         access: ConversationAccess = request.state.access
         if access.caller.web_session is None:
-            raise InvalidRequest("Only a browser that signed in can sign out.")
+            raise InvalidRequest(_("Only a browser that signed in can sign out."))
         await sessions.revoke(access.caller.web_session.web_session_id)
         answer = Response(status_code=HTTPStatus.NO_CONTENT)
         cookies.remove(request, answer, path)
         return answer
+
+    @router.post("/sentences", openapi_extra=openapi_body(TranslateSentences))
+    async def translate_sentences(request: Request) -> TranslatedSentences:
+        """Translate texts of Choir that the page shows, such as the state of a channel."""
+        body = await parse_request_body(request, TranslateSentences)
+        language = choose_language(body.language)
+        # a text may take some milliseconds
+        texts = await asyncio.to_thread(
+            lambda: tuple(translate_sentence(text, language) for text in body.texts)
+        )
+        return TranslatedSentences(texts=texts)
 
     return router
 

@@ -5,6 +5,7 @@ import re
 from fastapi import Request, Response
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_control.api.operator.web_origins import WebOrigins
 from choir_control.web.service import LIFETIME, WebSessionService
 from choir_control.web.store import WebSession
@@ -64,7 +65,7 @@ class WebCookies:
 def check_path(path: str) -> None:
     """Raise InvalidRequest for an invalid path of a cookie."""
     if len(path) > MAX_PATH or not PATH.fullmatch(path):
-        raise InvalidRequest("path: must begin and end with a slash, such as / or /choir/.")
+        raise InvalidRequest(_("path: must begin and end with a slash, such as / or /choir/."))
 
 
 def _is_secure(request: Request) -> bool:

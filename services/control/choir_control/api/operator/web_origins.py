@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from choir_common.errors import Forbidden
+from choir_common.i18n import _
 from choir_control.settings import ControlSettings
 
 SAME_SITE = ("", "same-origin", "none")
@@ -41,14 +42,16 @@ class WebOrigins:
         host = headers.get("host", "")
         if not self._is_own_host(host):
             raise Forbidden(
-                f"Choir is not available as {host[:100]!r}. Add its address to CHOIR_WEB_ADDRESSES."
+                _(
+                    "Choir is not available as {host!r}. Add its address to CHOIR_WEB_ADDRESSES."
+                ).format(host=host[:100])
             )
         origin = headers.get("origin")
         if origin is None and changing:
-            raise Forbidden("The request has no header Origin.")
+            raise Forbidden(_("The request has no header Origin."))
         is_own = origin is None or origin in self._origins or self._is_local(origin, host)
         if not is_own or headers.get("sec-fetch-site", "") not in SAME_SITE:
-            raise Forbidden("The request comes from another page.")
+            raise Forbidden(_("The request comes from another page."))
 
     def _is_local(self, origin: str, host: str) -> bool:
         """Return whether the page came from `host` itself, which is no configured address."""

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from choir_common.errors import InvalidRequest
 from choir_common.http.body import openapi_body, parse_request_body
 from choir_common.http.routers import ServiceRouter
+from choir_common.i18n import _
 from choir_common.wire.web import PagePresence, PushState, PushSubscriptionRequest
 from choir_control.api.operator.authentication import ConversationAccess
 from choir_control.web.push.presence import PresenceTracker
@@ -58,5 +59,5 @@ def push_routes(service: PushService, presence: PresenceTracker) -> APIRouter:
 def _session_of(request: Request) -> WebSession:
     access: ConversationAccess = request.state.access
     if access.caller.web_session is None:
-        raise InvalidRequest("Only a browser that signed in has notifications.")
+        raise InvalidRequest(_("Only a browser that signed in has notifications."))
     return access.caller.web_session

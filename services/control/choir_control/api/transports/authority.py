@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_control.api.transports.own_files import CertificateFiles, write_private
 
 AUTHORITY_DAYS = 3650
@@ -37,11 +38,17 @@ def issue_certificate(
         signer = serialization.load_pem_private_key(files.authority_key.read_bytes(), None)
     except (OSError, ValueError) as error:
         raise StartupError(
-            f"The certificate authority in {files.directory} cannot be read: {error}. Remove that "
-            "directory to create a new one; its clients must then trust the new certificate."
+            _(
+                "The certificate authority in {directory} cannot be read: {error}. Remove that directory "
+                "to create a new one; its clients must then trust the new certificate."
+            ).format(directory=files.directory, error=error)
         ) from error
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise StartupError(f"{files.authority_key} is not the key that choird made; remove it.")
+        raise StartupError(
+            _("{authority_key} is not the key that choird made; remove it.").format(
+                authority_key=files.authority_key
+            )
+        )
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _started("choird", authority.subject, key.public_key(), now, SERVER_DAYS)

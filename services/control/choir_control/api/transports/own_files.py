@@ -11,6 +11,7 @@ from pathlib import Path
 
 from choir_common.errors import StartupError
 from choir_common.file_lock import lock_file
+from choir_common.i18n import _
 
 LOCK_NAME = ".lock"
 LOCK_TIMEOUT_S = 20.0
@@ -51,14 +52,20 @@ class CertificateFiles:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb")
         except OSError as error:
-            raise StartupError(f"Cannot write {self.directory}: {error.strerror}.") from error
+            raise StartupError(
+                _("Cannot write {directory}: {error}.").format(
+                    directory=self.directory, error=error.strerror
+                )
+            ) from error
         with lock:
             try:
                 lock_file(lock.fileno(), LOCK_TIMEOUT_S)
             except TimeoutError:
                 raise StartupError(
-                    f"Another process has kept {path} locked for {LOCK_TIMEOUT_S:g} s. `fuser {path}` shows "
-                    "which one; if it hangs, end it."
+                    _(
+                        "Another process has kept {path} locked for {lock_timeout_s:g} s. `fuser {path}` "
+                        "shows which one; if it hangs, end it."
+                    ).format(path=path, lock_timeout_s=LOCK_TIMEOUT_S)
                 ) from None
             yield
 
@@ -77,4 +84,6 @@ def write_private(path: Path, content: bytes) -> None:
             os.fsync(out.fileno())
         draft.replace(path)
     except OSError as error:
-        raise StartupError(f"Cannot write {path}: {error.strerror}.") from error
+        raise StartupError(
+            _("Cannot write {path}: {error}.").format(path=path, error=error.strerror)
+        ) from error

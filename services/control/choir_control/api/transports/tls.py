@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from choir_common import addresses
 from choir_common.addresses import WILDCARD_HOSTS
 from choir_common.errors import StartupError
+from choir_common.i18n import _
 from choir_control.api.transports.own_files import CertificateFiles
 from choir_control.settings import ControlSettings
 
@@ -39,7 +40,7 @@ def load_server_tls(settings: ControlSettings, now: datetime.datetime) -> Server
     if not uses_tls(settings):
         return None
     if bool(settings.tls_cert) != bool(settings.tls_key):
-        raise StartupError("CHOIR_TLS_CERT and CHOIR_TLS_KEY belong together: set both or none.")
+        raise StartupError(_("CHOIR_TLS_CERT and CHOIR_TLS_KEY belong together: set both or none."))
     if settings.tls_cert:
         certificate, key = Path(settings.tls_cert), Path(settings.tls_key)
         return ServerTls(_context(certificate, key), _read(certificate))
@@ -74,8 +75,10 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     except OSError as error:  # also catches ssl.SSLError
         why = error.reason if isinstance(error, ssl.SSLError) else error.strerror
         raise StartupError(
-            f"The certificate {certificate} with the key {key} cannot be used: {why}. Both are PEM "
-            "files, the key without a password (CHOIR_TLS_CERT, CHOIR_TLS_KEY)."
+            _(
+                "The certificate {certificate} with the key {key} cannot be used: {why}. Both are PEM "
+                "files, the key without a password (CHOIR_TLS_CERT, CHOIR_TLS_KEY)."
+            ).format(certificate=certificate, key=key, why=why)
         ) from error
     return context
 
@@ -84,4 +87,6 @@ def _read(path: Path) -> str:
     try:
         return path.read_text("ascii")
     except (OSError, UnicodeDecodeError) as error:
-        raise StartupError(f"Cannot read the certificate {path}: {error}.") from error
+        raise StartupError(
+            _("Cannot read the certificate {path}: {error}.").format(path=path, error=error)
+        ) from error

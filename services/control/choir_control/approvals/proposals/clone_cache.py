@@ -8,6 +8,7 @@ from pathlib import Path
 
 from choir_common.clock import Clock
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.keyed_lock import KeyedLock
 from choir_control.approvals.proposals.commit_builder import CommitAuthor, CommitBuilder
 from choir_control.approvals.store import Approval
@@ -55,8 +56,10 @@ class CloneCache:
         source = self.source_of_agent(agent_id)
         if source is None:
             raise InvalidRequest(
-                f"{agent_id} has no repository: set agents.{agent_id}.repo in config.json, then "
-                "have it proposed again."
+                _(
+                    "{agent_id} has no repository: set agents.{agent_id}.repo in config.json, then have it "
+                    "proposed again."
+                ).format(agent_id=agent_id)
             )
         async with self._locks.of(agent_id):
             directory = self._top / agent_id

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import ChoirError, InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_control.images.repositories.credentials import GitCredentials
 from choir_control.images.repositories.git import Git
 from choir_control.images.repositories.source import RepositorySource
@@ -107,7 +108,11 @@ class CommitBuilder:
         """Fetch a branch completely; return its commit. Raises InvalidRequest when it does not exist."""
         commit = await self.remote_tip(branch)
         if commit is None:
-            raise InvalidRequest(f"There is no branch {branch!r} in {self.source.display_name}.")
+            raise InvalidRequest(
+                _("There is no branch {branch!r} in {display_name}.").format(
+                    branch=branch, display_name=self.source.display_name
+                )
+            )
         local = f"refs/heads/{branch}"
         await self._git.run(
             await self._ensure_clone(),
@@ -127,7 +132,7 @@ class CommitBuilder:
         try:
             common = await self._run_text("merge-base", base, commit)
         except Unavailable:
-            raise InvalidRequest("The branch shares no history with its target.") from None
+            raise InvalidRequest(_("The branch shares no history with its target.")) from None
         if common == base:
             tree = await self._run_text("rev-parse", f"{commit}^{{tree}}")
         else:
@@ -137,8 +142,10 @@ class CommitBuilder:
                 )
             except Unavailable:
                 raise InvalidRequest(
-                    f"The branch does not merge into {self.source.ref} without conflicts: merge that "
-                    "into it first, and propose it again."
+                    _(
+                        "The branch does not merge into {ref} without conflicts: merge that into it "
+                        "first, and propose it again."
+                    ).format(ref=self.source.ref)
                 ) from None
         # The result is what agents receive, so it must pass the checks of a fetched repository.
         await self._check(tree)
@@ -151,10 +158,12 @@ class CommitBuilder:
         """
         numstat = await self._run_text("diff-tree", *DIFF_OPTIONS, "--numstat", base, tree)
         if not numstat:
-            raise InvalidRequest("The branch changes nothing.")
+            raise InvalidRequest(_("The branch changes nothing."))
         # numstat prints - instead of counts for binary files
         if any(line.startswith("-\t") for line in numstat.splitlines()):
-            raise InvalidRequest("The branch changes a binary file, which a human cannot review.")
+            raise InvalidRequest(
+                _("The branch changes a binary file, which a human cannot review.")
+            )
         stat = await self._run_text(
             "diff-tree", *DIFF_OPTIONS, "--stat=100", "--summary", base, tree
         )
@@ -162,11 +171,13 @@ class CommitBuilder:
             diff = await self._run("diff-tree", *DIFF_OPTIONS, "-p", "--full-index", base, tree)
             text = diff.decode("utf-8")
         except UnicodeDecodeError:
-            raise InvalidRequest("The branch changes a file that is not UTF-8.") from None
+            raise InvalidRequest(_("The branch changes a file that is not UTF-8.")) from None
         if len(diff) > MAX_DIFF_BYTES or len(stat) > MAX_DIFFSTAT_CHARS:
             raise InvalidRequest(
-                f"The branch changes more than a human can be shown ({len(diff)} bytes; "
-                f"{MAX_DIFF_BYTES} at most). Propose it in parts."
+                _(
+                    "The branch changes more than a human can be shown ({count} bytes; {max_diff_bytes} at "
+                    "most). Propose it in parts."
+                ).format(count=len(diff), max_diff_bytes=MAX_DIFF_BYTES)
             )
         return {"diffstat": stat, "diff": text}
 
@@ -261,7 +272,11 @@ class CommitBuilder:
             try:
                 await asyncio.to_thread(self._directory.mkdir, 0o700, True, True)
             except OSError as error:
-                raise Unavailable(f"Cannot make {self._directory}: {error.strerror}.") from error
+                raise Unavailable(
+                    _("Cannot make {directory}: {error}.").format(
+                        directory=self._directory, error=error.strerror
+                    )
+                ) from error
             await self._git.run(
                 self._directory, "init", "--bare", "--quiet", "--template=", "--initial-branch=none"
             )

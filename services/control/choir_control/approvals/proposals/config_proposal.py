@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from choir_common.errors import Conflict, InvalidRequest, Unavailable
 from choir_common.eventlog.chain import canonical_json
+from choir_common.i18n import _
 from choir_common.wire.config import Config
 from choir_common.wire.model import JsonObject
 from choir_common.wire.proposable_settings import is_proposable, patch_leaves
@@ -66,20 +67,26 @@ class ConfigFile:
                 text = file.read(MAX_BYTES + 1)
             document = orjson.loads(text) if len(text) <= MAX_BYTES else None
         except OSError as error:
-            raise Unavailable(f"Cannot read {self.path}: {error.strerror}.") from error
+            raise Unavailable(
+                _("Cannot read {path}: {error}.").format(path=self.path, error=error.strerror)
+            ) from error
         except ValueError as error:
             raise InvalidRequest(
-                f"{self.path} is not valid JSON ({error}); correct it first."
+                _("{path} is not valid JSON ({error}); correct it first.").format(
+                    path=self.path, error=error
+                )
             ) from None
         if not isinstance(document, dict):
-            raise InvalidRequest(f"{self.path} is not a JSON object, or is too large.")
+            raise InvalidRequest(
+                _("{path} is not a JSON object, or is too large.").format(path=self.path)
+            )
         return document
 
     def _replace(self, expected: str, document: JsonObject) -> None:
         content = orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
         with replacing_file(self.path, content):
             if document_digest(self._read()) != expected:
-                raise StaleProposal(f"{self.path} has been edited since.")
+                raise StaleProposal(_("{path} has been edited since.").format(path=self.path))
 
 
 class ConfigApplier:
@@ -109,10 +116,12 @@ class ConfigProposal:
     async def make_basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
         """Return each value before and after; raises InvalidRequest for invalid or forbidden changes."""
         patch = _patch_of(payload)
-        for path, _ in patch_leaves(patch):
+        for path, _value in patch_leaves(patch):
             if not is_proposable(path, agent_id):
                 raise InvalidRequest(
-                    f"{'.'.join(path)[:200]}: an agent cannot propose to change this."
+                    _("{path}: an agent cannot propose to change this.").format(
+                        path=".".join(path)[:200]
+                    )
                 )
         document = await self._file.read()
         after = self._checked(apply_merge_patch(document, patch))
@@ -128,31 +137,31 @@ class ConfigProposal:
         after = self._checked(apply_merge_patch(document, _patch_of(approval.payload)))
         shown_basis = approval.basis
         if shown_basis.get("config") != document_digest(document):
-            raise StaleProposal("config.json has been edited since this was shown.")
+            raise StaleProposal(_("config.json has been edited since this was shown."))
         if shown_basis.get("version") != self._configuration.current.version:
             raise StaleProposal(
-                "Another version of the configuration was applied since this was shown."
+                _("Another version of the configuration was applied since this was shown.")
             )
         changes: JsonObject = {"changes": list(list_changes(document, after))}
         if canonical_json(changes) != canonical_json({"changes": shown_basis.get("changes")}):
-            raise StaleProposal("The change would differ from what was shown.")
+            raise StaleProposal(_("The change would differ from what was shown."))
         return _replacement(document, after)
 
     async def apply(self, approval: Approval, plan: JsonObject) -> str:
         """Replace the file unless it is already replaced, then apply it."""
         document = plan["document"]
         if not isinstance(document, dict):
-            raise InvalidRequest("The plan contains no configuration.")
+            raise InvalidRequest(_("The plan contains no configuration."))
         digest = document_digest(await self._file.read())
         # equal after a crash that followed the replacement: only apply it again
         if digest != plan["after"]:
             if digest != plan["before"]:
-                raise StaleProposal("config.json has been edited since the plan was made.")
+                raise StaleProposal(_("config.json has been edited since the plan was made."))
             await self._file.replace(digest, document)
         version = await self._config_applier.apply(
             Config.model_validate_json(canonical_json(document))
         )
-        return f"config.json is changed, and version {version} is active."
+        return _("config.json is changed, and version {version} is active.").format(version=version)
 
     async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         """Restore each changed value that is still in place; other edits since then stay."""
@@ -167,32 +176,37 @@ class ConfigProposal:
         for change in changes:
             if not is_still_applied(document, change):
                 raise Conflict(
-                    f"{'.'.join(map(str, _path(change)))} has been changed again since; edit config.json "
-                    "by hand."
+                    _("{path} has been changed again since; edit config.json by hand.").format(
+                        path=".".join(map(str, _path(change)))
+                    )
                 )
         return _replacement(document, self._checked(revert_changes(document, changes)))
 
     def _checked(self, document: object) -> JsonObject:
         """Return the document if it is a valid configuration; raises InvalidRequest with the reasons."""
         if not isinstance(document, dict):
-            raise InvalidRequest("The result would not be a configuration.")
+            raise InvalidRequest(_("The result would not be a configuration."))
         try:
             config = Config.model_validate_json(canonical_json(document))
         except ValidationError as error:
             errors = "; ".join(error_messages(error, "the file")[:5])
-            raise InvalidRequest(f"config.json would be invalid: {errors}.") from None
+            raise InvalidRequest(
+                _("config.json would be invalid: {errors}.").format(errors=errors)
+            ) from None
         # the deployment's own default model is active without being in the file
         models = {**self._configuration.current.config.models, **config.models}
         faults = find_faults(config.model_copy(update={"models": models}))
         if faults:
-            raise InvalidRequest(f"config.json would not be usable: {'; '.join(faults[:5])}.")
+            raise InvalidRequest(
+                _("config.json would not be usable: {faults}.").format(faults="; ".join(faults[:5]))
+            )
         return document
 
 
 def _patch_of(payload: JsonObject) -> JsonObject:
     patch = payload.get("patch")
     if not isinstance(patch, dict) or not patch:
-        raise InvalidRequest("patch: a non-empty JSON merge patch is required.")
+        raise InvalidRequest(_("patch: a non-empty JSON merge patch is required."))
     return patch
 
 

@@ -11,6 +11,7 @@ import orjson
 from pydantic import ValidationError
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_common.wire.repository_files import ToolManifestFile
 from choir_common.wire.validation_messages import error_messages
@@ -66,13 +67,15 @@ class FileProposal:
             check_same_target(clone, approval.basis)
             files = {**self._make_files(approval.payload)}
             if files != approval.basis.get("files"):
-                raise StaleProposal("The commit would contain other files than were shown.")
+                raise StaleProposal(_("The commit would contain other files than were shown."))
             base = await clone.fetch(clone.source.ref)
             for path, text in files.items():
                 # A file with the same content is no conflict.
                 if await clone.read_file(base, path) not in (None, text.encode()):
                     raise Conflict(
-                        f"{path} is in {clone.source.display_name} already, with other content."
+                        _("{path} is in {display_name} already, with other content.").format(
+                            path=path, display_name=clone.source.display_name
+                        )
                     )
             tree = await clone.write_tree_with(base, files)
             message = (
@@ -99,7 +102,7 @@ def make_skill_files(payload: JsonObject) -> Mapping[str, str]:
     spec = payload.get("spec")
     name = spec.get("name") if isinstance(spec, dict) else None
     if not isinstance(name, str) or not _SKILL.fullmatch(name):
-        raise InvalidRequest("spec.name: use lower-case letters, digits, - and _ only.")
+        raise InvalidRequest(_("spec.name: use lower-case letters, digits, - and _ only."))
     return {f"skills/{name}.json": _pretty(spec)}
 
 
@@ -113,7 +116,7 @@ def make_tool_files(payload: JsonObject) -> Mapping[str, str]:
     name = manifest_file.llm.name
     if name.startswith("choir.") or manifest_file.runtime.exec_path is not None:
         raise InvalidRequest(
-            "manifest: a name starting with `choir.` and an exec_path cannot be proposed."
+            _("manifest: a name starting with `choir.` and an exec_path cannot be proposed.")
         )
     texts = {key: str(payload.get(key, "")) for key in ("behaviour", "reason")}
     return {

@@ -4,6 +4,7 @@ A plan names the commit that is expected on the ref and the new one.
 """
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_control.approvals.proposals.clone_cache import CloneCache
 from choir_control.approvals.proposals.commit_builder import CommitBuilder, push_to_configured_ref
@@ -21,7 +22,7 @@ def make_push_plan(clone: CommitBuilder, base: str, commit: str) -> JsonObject:
 def check_same_target(clone: CommitBuilder, basis: JsonObject) -> None:
     """Raise Stale when another repository or ref is configured now."""
     if (basis.get("url"), basis.get("ref")) != (clone.source.url, clone.source.ref):
-        raise StaleProposal("Another repository or ref is configured since this was shown.")
+        raise StaleProposal(_("Another repository or ref is configured since this was shown."))
 
 
 async def execute_push_plan(clone: CommitBuilder, plan: JsonObject) -> str:
@@ -29,8 +30,14 @@ async def execute_push_plan(clone: CommitBuilder, plan: JsonObject) -> str:
     check_same_target(clone, plan)
     commit = str(plan["commit"])
     if not await push_to_configured_ref(clone, commit, str(plan["base"])):
-        raise StaleProposal(f"{clone.source.ref} of {clone.source.display_name} has new commits.")
-    return f"{clone.source.ref} of {clone.source.display_name} is at {commit[:COMMIT_CHARS]}."
+        raise StaleProposal(
+            _("{ref} of {display_name} has new commits.").format(
+                ref=clone.source.ref, display_name=clone.source.display_name
+            )
+        )
+    return _("{ref} of {name} is at {commit}.").format(
+        ref=clone.source.ref, name=clone.source.display_name, commit=commit[:COMMIT_CHARS]
+    )
 
 
 async def make_rollback_plan(
@@ -42,8 +49,9 @@ async def make_rollback_plan(
         base, commit = str(plan["base"]), str(plan["commit"])
         if await clone.fetch(clone.source.ref) != commit:
             raise Conflict(
-                f"Newer commits depend on {commit[:COMMIT_CHARS]} in {clone.source.display_name}; "
-                "revert it with git."
+                _("Newer commits depend on {commit} in {display_name}; revert it with git.").format(
+                    commit=commit[:COMMIT_CHARS], display_name=clone.source.display_name
+                )
             )
         message = f"Roll back {approval.approval_id}\n\nThe tree is the one of {base}."
         rollback = await clone.commit(base, (commit,), message, clone_cache.commit_author(approval))

@@ -7,6 +7,7 @@ merge would make. A merged branch is deleted, a rejected one stays.
 import re
 
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_control.approvals.proposals.clone_cache import CloneCache
 from choir_control.approvals.proposals.commit_builder import CommitBuilder
@@ -35,10 +36,16 @@ class RepoProposal:
         # only branches of the requesting session
         form = rf"proposal/{re.escape(session_id)}/{SLUG}"
         if not isinstance(branch, str) or not re.fullmatch(form, branch):
-            raise InvalidRequest(f"branch: proposal/{session_id}/<short-description> is required.")
+            raise InvalidRequest(
+                _("branch: proposal/{session_id}/<short-description> is required.").format(
+                    session_id=session_id
+                )
+            )
         # The full id: a branch or a short id could refer to another commit later.
         if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-            raise InvalidRequest("commit: the full id of the branch's newest commit is required.")
+            raise InvalidRequest(
+                _("commit: the full id of the branch's newest commit is required.")
+            )
         async with self._clones.lock_clone(agent_id) as clone:
             return await _describe_merge(clone, branch, commit)
 
@@ -53,7 +60,9 @@ class RepoProposal:
                 raise StaleProposal(error.message) from None
             if current_basis != approval.basis:
                 raise StaleProposal(
-                    f"{clone.source.ref} of {clone.source.display_name} has changed since it was shown."
+                    _("{ref} of {display_name} has changed since it was shown.").format(
+                        ref=clone.source.ref, display_name=clone.source.display_name
+                    )
                 )
             return await self._planned(clone, approval)
 
@@ -92,14 +101,20 @@ async def _delete_branch(clone: CommitBuilder, approval: Approval) -> str:
             await clone.delete_branch(branch, commit)
     except ChoirError as error:
         # the approved change is applied; a leftover branch does no harm
-        return f"{branch} could not be deleted: {error.message}"
+        return _("{branch} could not be deleted: {error}").format(
+            branch=branch, error=error.message
+        )
     return ""
 
 
 async def _describe_merge(clone: CommitBuilder, branch: str, commit: str) -> JsonObject:
     tip = await clone.fetch(branch)
     if tip != commit:
-        raise InvalidRequest(f"{branch} is at {tip}, not at {commit}.")
+        raise InvalidRequest(
+            _("{branch} is at {tip}, not at {commit}.").format(
+                branch=branch, tip=tip, commit=commit
+            )
+        )
     base = await clone.fetch(clone.source.ref)
     merge = await clone.merge(base, commit)
     changes = await clone.describe_changes(base, merge.tree)

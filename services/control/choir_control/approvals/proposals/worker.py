@@ -13,6 +13,7 @@ import structlog
 from choir_common.approvals import request_digest
 from choir_common.errors import ChoirError, Conflict, NotFound, OutcomeUnknown, Unavailable
 from choir_common.i18n import _
+from choir_common.sentence_translation import StoredSentence
 from choir_common.wire.model import JsonObject
 from choir_control.agents.rollout.service import AgentRedeployer
 from choir_control.approvals.proposals.effect_store import Effect, EffectStore, Stage, StageResult
@@ -82,15 +83,23 @@ class ProposalWorker:
         """
         approval = await self._approvals.get(approval_id)
         if approval is None:
-            raise NotFound(f"There is no approval request {approval_id[:100]!r}.")
+            raise NotFound(
+                _("There is no approval request {approval_id!r}.").format(
+                    approval_id=approval_id[:100]
+                )
+            )
         plan = await self._effects.get_applied_plan(approval_id)
         if plan is None:
             raise Conflict(
-                f"{approval_id} is {approval.state}; only an applied request can be rolled back."
+                _("{approval_id} is {state}; only an applied request can be rolled back.").format(
+                    approval_id=approval_id, state=approval.state
+                )
             )
         undo = await self._proposal_type(approval).plan_rollback(approval, plan)
         if not await self._effects.start_rollback(approval_id, undo, by):
-            raise Conflict(f"{approval_id} is already being rolled back.")
+            raise Conflict(
+                _("{approval_id} is already being rolled back.").format(approval_id=approval_id)
+            )
         self.wake()
 
     async def _process(self, approval_id: str) -> bool:
@@ -134,16 +143,20 @@ class ProposalWorker:
         current_digest = request_digest(approval.request_type, approval.payload, approval.basis)
         # A row altered in the database must not be applied under the earlier decision.
         if not current_digest == approval.digest == effect.digest:
-            raise StaleProposal("The stored request differs from what was approved.")
+            raise StaleProposal(_("The stored request differs from what was approved."))
         plan = await proposal_type.make_plan(approval)
         if not await self._effects.store_plan(approval.approval_id, plan):
-            raise Unavailable("Another worker is applying this.")
+            raise Unavailable(_("Another worker is applying this."))
         return plan
 
     def _proposal_type(self, approval: Approval) -> ProposalType:
         proposal_type = self._proposal_types.get(approval.request_type)
         if proposal_type is None:
-            raise Conflict(f"Choir does not apply a {approval.request_type}; a human does.")
+            raise Conflict(
+                _("Choir does not apply a {request_type}; a human does.").format(
+                    request_type=approval.request_type
+                )
+            )
         return proposal_type
 
     async def _fail(self, effect: Effect, approval: Approval, error: ChoirError) -> bool:
@@ -161,7 +174,9 @@ class ProposalWorker:
     ) -> bool:
         detail = detail[:MAX_DETAIL_CHARS]
         summary = summary_text(approval.request_type, approval.payload)
-        text = format_result(summary, approval.approval_id, _outcome_label(stage, failed), detail)
+        text = format_result(
+            summary, approval.approval_id, _outcome_label(stage, failed), StoredSentence(detail)
+        )
         user_text = self._approvals.translate(approval.dm, text)
         listener = await self._effects.find_live_session(approval.agent_id)
         # the conversation's lock: its signals must become visible in the order of their ids

@@ -14,6 +14,7 @@ from choir_common.egress.addresses import parse_allowlist
 from choir_common.egress.dialer import Dialer
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.http.guarded_transport import GuardedTransport
+from choir_common.i18n import _
 from choir_common.mcp_login import (
     McpLogin,
     allowed_hosts,
@@ -99,8 +100,14 @@ class McpTokenRenewer:
         if response.status_code in (400, 401):
             self._refused.add(login.refresh_token or "")
             raise InvalidRequest(
-                f"it was refused ({response.status_code}): run `choirctl mcp login` again."
+                _("it was refused ({status_code}): run `choirctl mcp login` again.").format(
+                    status_code=response.status_code
+                )
             )
         if not response.is_success or len(response.content) > MAX_ANSWER_BYTES:
-            raise InvalidRequest(f"the token endpoint answered {response.status_code}.")
+            raise InvalidRequest(
+                _("the token endpoint answered {status_code}.").format(
+                    status_code=response.status_code
+                )
+            )
         return renewed_login(login, response.content, self._clock.now().timestamp())

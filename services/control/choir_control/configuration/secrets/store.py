@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import structlog
 
 from choir_common.errors import Forbidden
+from choir_common.i18n import _
 from choir_common.redactor import Redactor
 
 log = structlog.get_logger("choir.secrets")
@@ -77,7 +78,9 @@ class SecretStore:
         if forbidden:
             names = ", ".join(repr(name)[:80] for name in forbidden[:5])
             raise Forbidden(
-                f"This session may not read the secret {names}: none of its resources needs it."
+                _(
+                    "This session may not read the secret {names}: none of its resources needs it."
+                ).format(names=names)
             )
         missing = sorted(set(requested_names) - self._values.keys())
         if missing:

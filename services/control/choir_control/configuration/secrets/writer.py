@@ -6,6 +6,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import Forbidden
+from choir_common.i18n import _
 from choir_common.redactor import Redactor
 from choir_common.secret_file import check_secret_name, check_secret_value, edit_secret_file
 from choir_common.stack_secrets import RESERVED_SECRETS
@@ -28,7 +29,9 @@ class SecretWriter:
         """
         check_secret_name(name)
         if name in RESERVED_SECRETS:
-            raise Forbidden(f"{name} is Choir's own secret: choose another name.")
+            raise Forbidden(
+                _("{name} is Choir's own secret: choose another name.").format(name=name)
+            )
         check_secret_value(value)
         # before it is anywhere else
         self._redactor.add_secrets([value])

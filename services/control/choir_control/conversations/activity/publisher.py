@@ -15,6 +15,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clock import Clock
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 from choir_common.lanes import dm_of
 from choir_common.postgres.pool import Database
 from choir_common.wire.activity import Card, CardMessage, DmActivity, Draft, Idle, Typing
@@ -216,6 +217,6 @@ class ActivityPublisher:
             message_id = await self._store.find(dm, update.card_id)
             update = update.model_copy(update={"message_id": message_id})
         if not self._bus.connected:
-            raise Unavailable("NATS is not reachable.")
+            raise Unavailable(_("NATS is not reachable."))
         activity = DmActivity(dm=dm, gateway=gateway, what=update)
         await self._bus.publish(subjects.dm_activity(), activity)

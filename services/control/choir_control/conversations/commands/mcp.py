@@ -1,6 +1,7 @@
 """Command `/mcp`: the MCP servers of an agent, as the agent reports them."""
 
 from choir_common.i18n import _, join, ngettext
+from choir_common.sentence_translation import StoredSentence
 from choir_common.wire.rpc import McpServerStatus
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.parser import target_agent
@@ -29,7 +30,7 @@ def _lines(server: McpServerStatus) -> list[str]:
         state=server.state,
     )
     if server.detail:
-        first = join(" ", (first, server.detail))
+        first = join(" ", (first, StoredSentence(server.detail)))
     lines = [first, *(f"  {text}" for text in server.progress)]
     if count:
         names = [tool.removeprefix(f"mcp.{server.name}.") for tool in server.tools[:MAX_TOOLS]]

@@ -2,6 +2,7 @@
 
 from choir_common.errors import NotFound
 from choir_common.i18n import _, join
+from choir_common.sentence_translation import StoredSentence
 from choir_common.wire.operations import OperationView, ResetWorkspace
 from choir_control.conversations.commands.context import RESULT_FOLLOWS, CommandContext
 from choir_control.conversations.commands.parser import result_recipient, target_agent
@@ -101,7 +102,10 @@ def _started(text: str, operation_id: str) -> str:
 def _describe(view: OperationView) -> str:
     share = f", {view.share:.0%}" if view.share is not None and view.status == "running" else ""
     first = _("{kind} of {subject}: {status}{share}.").format(
-        kind=view.kind, subject=view.subject, status=view.status, share=share
+        kind=StoredSentence(view.kind),
+        subject=view.subject,
+        status=StoredSentence(view.status),
+        share=share,
     )
-    text = join(" ", (first, view.step)) if view.step else first
-    return join("\n", (text, view.error)) if view.error else text
+    text = join(" ", (first, StoredSentence(view.step))) if view.step else first
+    return join("\n", (text, StoredSentence(view.error))) if view.error else text

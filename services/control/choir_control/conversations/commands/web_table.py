@@ -45,6 +45,11 @@ WEB_COMMANDS = (
     CommandSpec("Show who is signed in.", CommandScope.OPERATOR, route=f"GET {_SESSION}"),
     CommandSpec("Sign out.", CommandScope.OPERATOR, route=f"DELETE {_SESSION}"),
     CommandSpec(
+        "Translate what the page shows of services.",
+        CommandScope.OPERATOR,
+        route=f"POST {_SESSION}/sentences",
+    ),
+    CommandSpec(
         "Show whether this browser gets notifications.",
         CommandScope.OPERATOR,
         route=f"GET {_SESSION}/push",

@@ -4,6 +4,7 @@ import asyncio
 
 from choir_common.errors import NotFound
 from choir_common.http.console_messages import ConsoleMessage
+from choir_common.i18n import _
 from choir_common.wire.messages import InboundAccepted
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.conversations.inbox.service import InboxService
@@ -33,8 +34,10 @@ class ConsoleInbox:
 def _console_of(snapshot: ConfigSnapshot, dm: str) -> str:
     gateway = snapshot.gateway_of(dm)
     if gateway is None:
-        names = ", ".join(sorted(snapshot.config.dms)) or "none"
-        raise NotFound(f"There is no DM {dm[:64]!r}. Configured: {names}.")
+        names = ", ".join(sorted(snapshot.config.dms)) or _("none")
+        raise NotFound(
+            _("There is no DM {dm!r}. Configured: {names}.").format(dm=dm[:64], names=names)
+        )
     if not snapshot.config.gateways[gateway].channel.uses_choir_api:
-        raise NotFound(f"The DM {dm!r} is not on a console gateway.")
+        raise NotFound(_("The DM {dm!r} is not on a console gateway.").format(dm=dm))
     return gateway

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from choir_common.clients.gateway import GatewayFilesClient
 from choir_common.errors import ChoirError, RateLimited, TooLarge, Unavailable
+from choir_common.i18n import _
 from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.pool import Database
 from choir_common.wire.attachments import Attachment, ReceivedFile
@@ -175,7 +176,11 @@ class FileFetcher:
             root = self._configuration.workspace_path(workspace)
             try:
                 if root is None:
-                    raise Unavailable(f"the workspace {workspace!r} is no longer in config.json")
+                    raise Unavailable(
+                        _("the workspace {workspace!r} is no longer in config.json").format(
+                            workspace=workspace
+                        )
+                    )
                 async with asyncio.timeout_at(deadline):
                     received_files.append(
                         await self._fetch(pending_files.gateway, attachment, root, name)

@@ -95,7 +95,11 @@ class InboxService:
         """
         snapshot = self._configuration.current
         if snapshot.gateway_of(message.dm) != message.gateway:
-            raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
+            raise NotFound(
+                _("There is no DM {dm!r} on gateway {gateway!r}.").format(
+                    dm=message.dm, gateway=message.gateway
+                )
+            )
         clean = _redacted(_clean(message), self._redactor)
         await self._languages.note_app(clean.dm, clean.language)
         result = None if wake_up is not None else await self._commands.handle(clean)
@@ -142,8 +146,10 @@ class InboxService:
         earlier = self._redactor.redact(row.earlier_text)[:MAX_TEXT]
         if not _is_same(earlier, message.text):
             raise Conflict(
-                "Another message was accepted under this idempotency key before. This one was not "
-                "stored; send it under a key of its own."
+                _(
+                    "Another message was accepted under this idempotency key before. This one was not "
+                    "stored; send it under a key of its own."
+                )
             )
 
     async def _store_once(
@@ -153,19 +159,19 @@ class InboxService:
             row = await self._store.store_message(new_id("in"), message, sender, wake_up)
             if row is not None:
                 return row
-        raise Unavailable("The same message is being stored elsewhere; try again.")
+        raise Unavailable(_("The same message is being stored elsewhere; try again."))
 
 
 def _clean(message: InboundMessage) -> InboundMessage:
     """Return the message without NUL, which Postgres cannot store in text."""
     if "\x00" in message.update_id:
-        raise InvalidRequest("An update_id may not hold a NUL character.")
+        raise InvalidRequest(_("An update_id may not hold a NUL character."))
     if "\\u0000" not in message.model_dump_json():
         return message
     # In JSON a backslash that the user typed is doubled, so only a real NUL is removed.
     clean = InboundMessage.model_validate(_without_nul(message.model_dump()))
     if not clean.text and not clean.attachments:
-        raise InvalidRequest("The message is empty.")
+        raise InvalidRequest(_("The message is empty."))
     return clean
 
 

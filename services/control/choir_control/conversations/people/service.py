@@ -131,7 +131,7 @@ class PersonLinks:
 
 def _require_person(snapshot: ConfigSnapshot, name: str) -> None:
     if name not in snapshot.config.people:
-        names = ", ".join(sorted(snapshot.config.people)) or "nobody"
+        names = ", ".join(sorted(snapshot.config.people)) or _("nobody")
         raise NotFound(
             _("There is no person {name!r} in config.json (it has {names}).").format(
                 name=name[:64], names=names

@@ -212,7 +212,7 @@ class ScheduleService:
         agent = snapshot.agent(request.agent_id)
         dm = request.dm or await self._runs.find_live_dm(request.agent_id) or agent.defaults.dm
         if dm is None or snapshot.gateway_of(dm) is None:
-            names = ", ".join(sorted(snapshot.config.dms)) or "none"
+            names = ", ".join(sorted(snapshot.config.dms)) or _("none")
             raise NotFound(
                 _("There is no DM {dm!r} in config.json (it has {names}).").format(
                     dm=dm, names=names

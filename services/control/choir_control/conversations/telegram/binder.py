@@ -14,6 +14,7 @@ from pydantic import JsonValue, ValidationError
 
 from choir_common.errors import ChoirError, Conflict, InvalidRequest, NotFound
 from choir_common.eventlog.chain import canonical_json
+from choir_common.i18n import _
 from choir_common.secret_file import edit_secret_file, read_secret_file
 from choir_common.wire.config import Config
 from choir_common.wire.model import JsonObject
@@ -63,21 +64,28 @@ class TelegramBinder:
         snapshot = self._configuration.current
         snapshot.agent(request.agent_id)
         if request.person is not None and request.person not in snapshot.config.people:
-            people = ", ".join(sorted(snapshot.config.people)) or "none"
-            raise NotFound(f"There is no person {request.person!r}. `people` has: {people}.")
+            people = ", ".join(sorted(snapshot.config.people)) or _("none")
+            raise NotFound(
+                _("There is no person {person!r}. `people` has: {people}.").format(
+                    person=request.person, people=people
+                )
+            )
         gateway = find_gateway_of(snapshot.config, await self._stored_secrets(), request.token)
         if gateway is not None:
             raise Conflict(
-                f"This bot is connected already: gateways.{gateway} in config.json. A new token for it is "
-                f"stored with `choirctl secret set {snapshot.config.gateways[gateway].secret}` and "
-                "`choirctl secret apply`."
+                _(
+                    "This bot is connected already: gateways.{gateway} in config.json. A new token for it is "
+                    "stored with `choirctl secret set {secret}` and `choirctl secret apply`."
+                ).format(gateway=gateway, secret=snapshot.config.gateways[gateway].secret)
             )
         candidate = await asyncio.to_thread(self._configuration.read)
         changes = diff_configs(self._configuration.declared, candidate.config)
         if changes:
             raise Conflict(
-                f"config.json has changes that are not applied ({changes[0].path}). Apply them first: "
-                "`choirctl config load`, then `choirctl config apply`."
+                _(
+                    "config.json has changes that are not applied ({changes}). Apply them first: `choirctl "
+                    "config load`, then `choirctl config apply`."
+                ).format(changes=changes[0].path)
             )
 
     async def bind(self, request: ConnectTelegram, user_id: str) -> EntryNames:
@@ -155,10 +163,12 @@ def _set_secret(path: Path, name: str, value: str | None) -> None:
 def _checked(document: JsonValue) -> JsonObject:
     """Return the document if it is a valid config.json; raises InvalidRequest."""
     if not isinstance(document, dict):
-        raise InvalidRequest("config.json is not a JSON object; correct it first.")
+        raise InvalidRequest(_("config.json is not a JSON object; correct it first."))
     try:
         Config.model_validate_json(canonical_json(document))
     except ValidationError as error:
         faults = "; ".join(error_messages(error, "the file")[:5])
-        raise InvalidRequest(f"config.json would be invalid: {faults}.") from None
+        raise InvalidRequest(
+            _("config.json would be invalid: {faults}.").format(faults=faults)
+        ) from None
     return document

@@ -50,9 +50,10 @@ GREETING = _(
     "Connected. You are talking to {agent}; write anything. /help lists the commands, and requests for "
     "your approval arrive here, too."
 )
-OTHER_WEBHOOK = (
-    "Telegram sends this bot's messages to {url}, so another program uses it. Create another bot with "
-    "@BotFather (/newbot), or, if nothing needs that address any more, repeat with --replace-webhook."
+OTHER_WEBHOOK = _(
+    "Telegram sends this bot's messages to {url}, so another program uses it. Create another "
+    "bot with @BotFather (/newbot), or, if nothing needs that address any more, repeat with "
+    "--replace-webhook."
 )
 
 
@@ -95,7 +96,7 @@ class TelegramConnector:
         """
         self._redactor.add_secrets([request.token])
         if self._tasks is None:
-            raise Unavailable("choird is still starting; try again in a moment.")
+            raise Unavailable(_("choird is still starting; try again in a moment."))
         await self._binder.check(request)
         bot = await self._bots.identify(_access(request))
         if bot.webhook_url and not request.replace_webhook:
@@ -131,17 +132,21 @@ class TelegramConnector:
         attempt = self._attempt(connection_id)
         if attempt.state == "applying":
             raise Conflict(
-                f"{attempt.user_name} has sent the code, and the bot is being connected."
+                _("{user_name} has sent the code, and the bot is being connected.").format(
+                    user_name=attempt.user_name
+                )
             )
-        self._end(attempt, Conflict("The attempt was cancelled. Nothing was changed."))
+        self._end(attempt, Conflict(_("The attempt was cancelled. Nothing was changed.")))
         return attempt.view()
 
     def _attempt(self, connection_id: str) -> ConnectionAttempt:
         attempt = self._attempts.get(connection_id)
         if attempt is None:
             raise NotFound(
-                f"There is no attempt {connection_id[:80]!r}; choird was restarted, perhaps. Repeat "
-                "`choirctl telegram connect`."
+                _(
+                    "There is no attempt {connection_id!r}; choird was restarted, perhaps. Repeat `choirctl "
+                    "telegram connect`."
+                ).format(connection_id=connection_id[:80])
             )
         return attempt
 
@@ -150,10 +155,14 @@ class TelegramConnector:
         for other in list(self._attempts.values()):
             if bot_id(other.request.token) == bot_id(request.token) and not other.is_over:
                 if other.state == "applying":
-                    raise Conflict("This bot is being connected. Wait a moment.")
-                self._end(other, Conflict("Another attempt with this bot has begun."))
+                    raise Conflict(_("This bot is being connected. Wait a moment."))
+                self._end(other, Conflict(_("Another attempt with this bot has begun.")))
         if sum(not attempt.is_over for attempt in self._attempts.values()) >= MAX_WAITING:
-            raise RateLimited(f"{MAX_WAITING} bots wait for their codes. Wait until one is done.")
+            raise RateLimited(
+                _("{max_waiting} bots wait for their codes. Wait until one is done.").format(
+                    max_waiting=MAX_WAITING
+                )
+            )
         over = [name for name, attempt in self._attempts.items() if attempt.is_over]
         for name in over[: max(0, len(self._attempts) - MAX_KNOWN)]:
             del self._attempts[name]
@@ -176,7 +185,7 @@ class TelegramConnector:
             log.warning("bot not connected", bot=attempt.bot, error=error.message)
         except Exception:  # the outermost handler of this attempt: the others continue
             log.exception("bot not connected", bot=attempt.bot)
-            attempt.fail(ChoirError("Internal error; see choird's log."))
+            attempt.fail(ChoirError(_("Internal error; see choird's log.")))
         finally:
             self._waiting.pop(attempt.connection_id, None)
 
@@ -205,8 +214,10 @@ class TelegramConnector:
                         return message
                     case "exhausted":
                         raise Forbidden(
-                            "Too many wrong codes were sent to this bot. Nothing was changed; repeat "
-                            "the command for another code."
+                            _(
+                                "Too many wrong codes were sent to this bot. Nothing was changed; repeat "
+                                "the command for another code."
+                            )
                         )
                     case "wrong" | "ignored":
                         continue
@@ -242,7 +253,9 @@ class TelegramConnector:
         left_s = (attempt.expires_at - self._clock.now()).total_seconds()
         if left_s <= 0:
             raise DeadlineExceeded(
-                f"Nobody sent the code in time. {attempt.trouble} Nothing was changed; repeat the command."
+                _(
+                    "Nobody sent the code in time. {trouble} Nothing was changed; repeat the command."
+                ).format(trouble=attempt.trouble)
             )
         return left_s
 

@@ -129,7 +129,7 @@ class HookService:
     def _find(self, name: str) -> HookConfig:
         hooks = self._configuration.current.config.hooks
         if name not in hooks:
-            names = ", ".join(sorted(hooks)) or "none"
+            names = ", ".join(sorted(hooks)) or _("none")
             raise NotFound(
                 _("There is no hook {name!r} in config.json (it has {names}).").format(
                     name=name[:80], names=names

@@ -37,7 +37,7 @@ class TriggerOverview:
         """Return the deliveries of a trigger, the newest first. Raises NotFound."""
         triggers = self._configuration.current.config.triggers
         if name not in triggers:
-            names = ", ".join(sorted(triggers)) or "none"
+            names = ", ".join(sorted(triggers)) or _("none")
             raise NotFound(
                 _("There is no trigger {name!r} in config.json (it has {names}).").format(
                     name=name[:80], names=names

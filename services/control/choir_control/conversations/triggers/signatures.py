@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import assert_never
 
 from choir_common.errors import Unauthorized
+from choir_common.i18n import _
 from choir_common.webhook_signature import ID, MAX_DIGITS, MAX_ID_CHARS, TOLERANCE, WebhookSigner
 from choir_common.wire.trigger_config import HookConfig
 
@@ -54,7 +55,11 @@ def check_request(hook: HookConfig, secret: str, request: HookRequest) -> Reques
             try:
                 signer = WebhookSigner(secret)
             except ValueError as error:
-                raise Unauthorized(f"The secret {hook.secret!r} is invalid. {error}") from None
+                raise Unauthorized(
+                    _("The secret {secret!r} is invalid. {error}").format(
+                        secret=hook.secret, error=error
+                    )
+                ) from None
             return RequestFingerprint(signer.verify(headers, body, request.at), has_id=True)
         case "github":
             signature = headers.get(GITHUB_SIGNATURE, "")
@@ -95,10 +100,18 @@ def _check_hmac(hook: HookConfig, secret: str, request: HookRequest) -> bytes:
     if hook.timestamp_header is None:
         return content
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= MAX_DIGITS):
-        raise Unauthorized(f"The header {hook.timestamp_header} must be in seconds since 1970.")
+        raise Unauthorized(
+            _("The header {timestamp_header} must be in seconds since 1970.").format(
+                timestamp_header=hook.timestamp_header
+            )
+        )
     difference_s = abs(int(timestamp) - request.at.timestamp())
     if difference_s > TOLERANCE.total_seconds():
-        raise Unauthorized(f"The header {hook.timestamp_header} differs by {difference_s:.0f} s.")
+        raise Unauthorized(
+            _("The header {timestamp_header} differs by {difference_s:.0f} s.").format(
+                timestamp_header=hook.timestamp_header, difference_s=difference_s
+            )
+        )
     return content
 
 
@@ -112,7 +125,9 @@ def _hmac(secret: str, content: bytes) -> bytes:
 
 def _compare(signature: str, expected: str, header: str) -> None:
     if not _is_equal(signature, expected):
-        raise Unauthorized(f"The header {header} does not match the request.")
+        raise Unauthorized(
+            _("The header {header} does not match the request.").format(header=header)
+        )
 
 
 def _is_equal(signature: str, expected: str) -> bool:

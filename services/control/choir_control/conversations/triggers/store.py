@@ -10,6 +10,7 @@ from datetime import datetime
 from pydantic import TypeAdapter
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 from choir_common.ids import new_id
 from choir_common.postgres.pool import Database, Record
 from choir_common.wire.attachments import Attachment
@@ -148,7 +149,7 @@ class TriggerStore:
     async def add(self, delivery: NewDelivery) -> StoredDelivery | None:
         """Store a delivery once, and return its id; None if too many of the trigger are open."""
         target = delivery.target
-        for _ in range(ATTEMPTS):
+        for _attempt in range(ATTEMPTS):
             row = await self._database.fetchrow(
                 _ADD,
                 new_id(target.type),
@@ -171,7 +172,7 @@ class TriggerStore:
                 return StoredDelivery(delivery_id, is_duplicate=row["added"] is None)
             if row is not None and row["n"] >= MAX_OPEN:
                 return None
-        raise Unavailable("The same request is being stored elsewhere; try again.")
+        raise Unavailable(_("The same request is being stored elsewhere; try again."))
 
     async def list_waiting(self) -> list[WaitingDelivery]:
         """Return the deliveries that can start now, oldest first."""

@@ -14,6 +14,7 @@ from typing import Protocol
 import structlog
 
 from choir_common.errors import ChoirError, Conflict, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_control.images.builder import BuildInput, Image, ImageKind, ProgressReporter
 from choir_control.images.image_files import recipe_commits
@@ -98,7 +99,9 @@ class JobImageBuilder:
             await asyncio.shield(self._remove(name))
         version = built.version
         if (version.agent_id, self._commits(built)) != (recipe.agent_id, recipe_commits(recipe)):
-            raise Unavailable("The build's pod returned the image of another build. Build again.")
+            raise Unavailable(
+                _("The build's pod returned the image of another build. Build again.")
+            )
         place = f"{self._site.repository}@{built.digest}"
         report.output(f"built {place}")
         return Image("docker", place, version)
@@ -148,7 +151,9 @@ class JobImageBuilder:
         until = time.monotonic() + GONE_WITHIN_S
         while await self._api.read_job(name) is not None:
             if time.monotonic() > until:
-                raise Unavailable(f"The earlier build {name} does not end. Try again.")
+                raise Unavailable(
+                    _("The earlier build {name} does not end. Try again.").format(name=name)
+                )
             await asyncio.sleep(POLL_S)
         await self._api.create_job(manifest)
 
@@ -186,8 +191,10 @@ class JobImageBuilder:
                 raise fault
             if time.monotonic() > until:
                 raise Unavailable(
-                    f"The build {name} makes no progress within {within_s:.0f} s. `kubectl -A describe job "
-                    f"{name}` has the reason."
+                    _(
+                        "The build {name} makes no progress within {within_s:.0f} s. `kubectl -A "
+                        "describe job {name}` has the reason."
+                    ).format(name=name, within_s=within_s)
                 )
             await asyncio.sleep(POLL_S)
 

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from choir_common.errors import ChoirError, InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_control.images.job.manifest import BUILD_STEP, FETCH, PUSH, STEPS, BuiltImage
 
 Object = dict[str, Any]
@@ -24,7 +25,7 @@ FAULTS = frozenset(
 )
 """Reasons for which a container waits and which need a person."""
 OUT_OF_MEMORY = "OOMKilled"
-FAILED = "The image cannot be built: "
+FAILED = _("The image cannot be built: {reason}")
 
 
 def has_begun(pod: Object, step: str) -> bool:
@@ -45,8 +46,10 @@ def start_fault(pod: Object) -> ChoirError | None:
         waiting = _state(pod, step).get("waiting") or {}
         if waiting.get("reason") in FAULTS:
             return Unavailable(
-                f"The build cannot start: {waiting['reason']}: {waiting.get('message') or 'no details'}. "
-                "Set CHOIR_BUILDER_IMAGE to an image that the cluster's nodes can pull."
+                _(
+                    "The build cannot start: {reason}: {detail}. Set CHOIR_BUILDER_IMAGE to an image "
+                    "that the cluster's nodes can pull."
+                ).format(reason=waiting["reason"], detail=waiting.get("message") or _("no details"))
             )
     return None
 
@@ -59,7 +62,7 @@ def result(job: Object, pod: Object | None) -> BuiltImage:
     try:
         return BuiltImage.model_validate_json(text)
     except ValidationError as error:
-        raise Unavailable("The build's pod ended without a result. Try again.") from error
+        raise Unavailable(_("The build's pod ended without a result. Try again.")) from error
 
 
 def is_found(pod: Object | None) -> bool:
@@ -69,11 +72,15 @@ def is_found(pod: Object | None) -> bool:
 
 def _fault(job: Object, pod: Object | None) -> ChoirError | None:
     if _failure(job).get("reason") == "DeadlineExceeded":
-        return InvalidRequest(f"{FAILED}timeout (CHOIR_BUILD_WITHIN_S).")
+        return InvalidRequest(FAILED.format(reason=_("timeout (CHOIR_BUILD_WITHIN_S).")))
     status = (pod or {}).get("status", {})
     if status.get("reason") == "Evicted":
         return InvalidRequest(
-            f"{FAILED}{status.get('message') or 'its pod was evicted'} (CHOIR_BUILD_DISK_MB)."
+            FAILED.format(
+                reason=_("{reason} (CHOIR_BUILD_DISK_MB).").format(
+                    reason=status.get("message") or _("its pod was evicted")
+                )
+            )
         )
     for step in STEPS:
         end = _state(pod, step).get("terminated") or {}
@@ -81,7 +88,7 @@ def _fault(job: Object, pod: Object | None) -> ChoirError | None:
             return _step_fault(step, str(end.get("reason")), _message(pod, step))
     if status.get("phase") != "Succeeded":
         return Unavailable(
-            "The build's pod is gone: it was deleted, or its node was lost. Build again."
+            _("The build's pod is gone: it was deleted, or its node was lost. Build again.")
         )
     return None
 
@@ -89,12 +96,16 @@ def _fault(job: Object, pod: Object | None) -> ChoirError | None:
 def _step_fault(step: str, reason: str, message: str) -> ChoirError:
     text = message.strip()[:MAX_REASON] or reason
     if reason == OUT_OF_MEMORY:
-        return InvalidRequest(f"{FAILED}out of memory (CHOIR_BUILD_MEMORY_MB).")
+        return InvalidRequest(FAILED.format(reason=_("out of memory (CHOIR_BUILD_MEMORY_MB).")))
     if step == BUILD_STEP:
-        return InvalidRequest(f"{FAILED}{text}")
+        return InvalidRequest(FAILED.format(reason=text))
     if step == PUSH:
-        return Unavailable(f"The image cannot be pushed to CHOIR_BUILD_REPOSITORY: {text}")
-    return Unavailable(f"The agent's image cannot be read from its registry: {text}")
+        return Unavailable(
+            _("The image cannot be pushed to CHOIR_BUILD_REPOSITORY: {text}").format(text=text)
+        )
+    return Unavailable(
+        _("The agent's image cannot be read from its registry: {text}").format(text=text)
+    )
 
 
 def _failure(job: Object) -> Object:

@@ -15,6 +15,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+from choir_common.i18n import _
 from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, VERSION_FILE, ImageVersion
 from choir_control.images.build_context import DOCKERFILE
 from choir_control.images.image_files import describe_image
@@ -64,7 +65,11 @@ def tag_of(context_sha256: str, agent_digest: str) -> str:
 
 def _receive(settings: BuildSettings, data: bytes) -> None:
     if hashlib.sha256(data).hexdigest() != settings.context_sha256:
-        raise StepFailed(f"the build context is incomplete: {len(data)} bytes came. Try again")
+        raise StepFailed(
+            _("the build context is incomplete: {count} bytes came. Try again").format(
+                count=len(data)
+            )
+        )
     path = WORK / "context.tar"
     path.write_bytes(data)
 
@@ -137,8 +142,10 @@ def _refuse_volumes(image: str) -> None:
     details = json.loads(_run("buildah", "inspect", "--type", "image", image))
     if volumes := details["Docker"]["config"].get("Volumes"):
         raise StepFailed(
-            f"The image has VOLUME {', '.join(sorted(volumes))[:200]}: an agent can write to /workspace "
-            "and /tmp alone. Remove it from the Dockerfile, or use another base image."
+            _(
+                "The image has VOLUME {volumes}: an agent can write to /workspace and /tmp alone. Remove "
+                "it from the Dockerfile, or use another base image."
+            ).format(volumes=", ".join(sorted(volumes))[:200])
         )
 
 
@@ -148,7 +155,11 @@ def _describe(plan: BuildRecipe) -> ImageVersion:
     top = Path(_run("buildah", "mount", container).strip()) / "choir"
     for path in (top, top / TOOLS_DIR, top / SKILLS_DIR):
         if path.is_symlink():
-            raise StepFailed(f"/choir/{path.relative_to(top)} is a symbolic link, not a directory")
+            raise StepFailed(
+                _("/choir/{path} is a symbolic link, not a directory").format(
+                    path=path.relative_to(top)
+                )
+            )
     agent_digest = AGENT_DIGEST.read_text()
     version = describe_image(plan.agent_id, plan.commits, top, agent_digest)
     _run("buildah", "rm", container)
@@ -207,7 +218,7 @@ def main() -> int:
             case "push":
                 push()
             case other:
-                raise StepFailed(f"there is no step {other}")
+                raise StepFailed(_("there is no step {other}").format(other=other))
     except (StepFailed, OSError, ValueError, tarfile.TarError) as error:
         sys.stderr.write(f"{error}\n")
         _tell(str(error))

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from choir_common.errors import DeadlineExceeded, TooLarge, Unavailable
+from choir_common.i18n import _
 from choir_control.images.repositories.credentials import GitCredentials
 from choir_control.images.repositories.source import RepositorySource
 
@@ -146,7 +147,11 @@ class Git:
             code, output, complaint = await self._run(call, arguments[0], timeout_s, most)
         if code != 0:
             hint = f" {key_options.refusal}" if key_options.refusal else self._hint(complaint)
-            raise Unavailable(f"git {arguments[0]} failed: {_words(complaint, code)}{hint}")
+            raise Unavailable(
+                _("git {arguments} failed: {words}{hint}").format(
+                    arguments=arguments[0], words=_words(complaint, code), hint=hint
+                )
+            )
         return output
 
     async def _run(
@@ -164,7 +169,9 @@ class Git:
                 pass_fds=call.descriptors,
             )
         except OSError as error:
-            raise Unavailable(f"Cannot run git: {error}. Is it installed?") from error
+            raise Unavailable(
+                _("Cannot run git: {error}. Is it installed?").format(error=error)
+            ) from error
         try:
             async with asyncio.timeout(within_s):
                 output, complaint = await asyncio.gather(
@@ -172,7 +179,11 @@ class Git:
                 )
                 code = await process.wait()
         except TimeoutError:
-            raise DeadlineExceeded(f"git {name} took longer than {within_s:g} s.") from None
+            raise DeadlineExceeded(
+                _("git {name} took longer than {within_s:g} s.").format(
+                    name=name, within_s=within_s
+                )
+            ) from None
         finally:
             await _end(process)
         return code, output, complaint
@@ -193,7 +204,11 @@ async def _read(stream: asyncio.StreamReader | None, max_output_bytes: int) -> b
     while stream is not None and (chunk := await stream.read(1 << 16)):
         output += chunk
         if len(output) > max_output_bytes:
-            raise TooLarge(f"git's output exceeds {max_output_bytes} bytes.")
+            raise TooLarge(
+                _("git's output exceeds {max_output_bytes} bytes.").format(
+                    max_output_bytes=max_output_bytes
+                )
+            )
     return bytes(output)
 
 

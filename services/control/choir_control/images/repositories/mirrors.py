@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import ChoirError, InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.config_api import ChangeKind, RepoFile
 from choir_control.images.repositories.credentials import GitCredentials
@@ -112,13 +113,21 @@ class Mirrors:
             try:
                 await self._update(source, within_s)
             except ChoirError as error:
-                warning = f"Cannot fetch {source.display_name}: {error.message}"
+                warning = _("Cannot fetch {display_name}: {error}").format(
+                    display_name=source.display_name, error=error.message
+                )
             commit = await self._known(source)
             if commit is None:
                 raise Unavailable(
-                    f"{warning or f'There is no commit in {source.display_name}.'} There is no earlier "
-                    f"clone of it either. Check agents.{source.owner}.repo"
-                    f"{' (global_repo)' if source.owner == GLOBAL_OWNER else ''} in config.json."
+                    _(
+                        "{warning} There is no earlier clone of it either. Check "
+                        "agents.{owner}.repo{value} in config.json."
+                    ).format(
+                        warning=warning
+                        or _("There is no commit in {name}.").format(name=source.display_name),
+                        owner=source.owner,
+                        value=" (global_repo)" if source.owner == GLOBAL_OWNER else "",
+                    )
                 )
         if warning:
             log.warning(
@@ -146,16 +155,28 @@ class Mirrors:
             )
             entries = parse_listing(listing, source.display_name)
             if len(entries) != 1 or entries[0].path != path:
-                raise InvalidRequest(f"There is no file {path} in {source.display_name}.")
+                raise InvalidRequest(
+                    _("There is no file {path} in {display_name}.").format(
+                        path=path, display_name=source.display_name
+                    )
+                )
             if entries[0].size > max_bytes:
                 raise InvalidRequest(
-                    f"{path} in {source.display_name} has {entries[0].size:,} bytes; at most "
-                    f"{max_bytes:,} are allowed."
+                    _(
+                        "{path} in {display_name} has {size:,} bytes; at most {max_bytes:,} are allowed."
+                    ).format(
+                        path=path,
+                        display_name=source.display_name,
+                        size=entries[0].size,
+                        max_bytes=max_bytes,
+                    )
                 )
             return await self._git.run(directory, "cat-file", "blob", name)
         except Unavailable as error:
             raise InvalidRequest(
-                f"Cannot read {path} in {source.display_name}: {error.message}"
+                _("Cannot read {path} in {display_name}: {error}").format(
+                    path=path, display_name=source.display_name, error=error.message
+                )
             ) from error
 
     async def write_files(self, repository: FetchedRepository, into: Path) -> RepositoryTree:
@@ -247,12 +268,16 @@ def _prepare_directory(directory: Path) -> None:
                 and not _is_incomplete_mirror(directory)
             ):
                 raise Unavailable(
-                    f"{directory} is not empty and not a mirror of Choir: move it away."
+                    _("{directory} is not empty and not a mirror of Choir: move it away.").format(
+                        directory=directory
+                    )
                 )
             shutil.rmtree(directory)
         directory.mkdir(mode=0o700, parents=True)
     except OSError as error:
-        raise Unavailable(f"Cannot make {directory}: {error.strerror}.") from error
+        raise Unavailable(
+            _("Cannot make {directory}: {error}.").format(directory=directory, error=error.strerror)
+        ) from error
 
 
 def _is_incomplete_mirror(directory: Path) -> bool:

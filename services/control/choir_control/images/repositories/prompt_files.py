@@ -6,6 +6,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.config import Config, MemoryPrompts
 from choir_common.wire.config_parts import MAX_PROMPT_CHARS, PromptConfig, check_prompt
 from choir_control.configuration.current import ConfigService
@@ -26,12 +27,20 @@ async def read_prompt_file(
     """
     source = configured_source(config, agent_id) or folder_source(home, agent_id)
     if source is None:
-        raise InvalidRequest(f"{agent_id} has neither a repository nor a folder with contents.")
+        raise InvalidRequest(
+            _("{agent_id} has neither a repository nor a folder with contents.").format(
+                agent_id=agent_id
+            )
+        )
     content = await mirrors.read_file(source, path, MAX_BYTES)
     try:
         return check_prompt(content.decode())
     except UnicodeDecodeError:
-        raise InvalidRequest(f"{path} in {source.display_name} is not UTF-8 text.") from None
+        raise InvalidRequest(
+            _("{path} in {display_name} is not UTF-8 text.").format(
+                path=path, display_name=source.display_name
+            )
+        ) from None
     except ValueError as error:
         raise InvalidRequest(f"{path} in {source.display_name}: {error}.") from None
 

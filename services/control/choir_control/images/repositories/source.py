@@ -8,6 +8,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from choir_common.errors import InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.config import Config, GitIdentityConfig, RepoConfig
 
 SourceProtocol = Literal["https", "ssh", "file", "folder"]
@@ -102,7 +103,9 @@ def parse_source(
     ref = repo.ref
     if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", "/", ".")):
         raise InvalidRequest(
-            f"The ref {ref[:80]!r} of {owner}'s repository is not a valid branch, tag or commit."
+            _(
+                "The ref {ref!r} of {owner}'s repository is not a valid branch, tag or commit."
+            ).format(ref=ref[:80], owner=owner)
         )
     return RepositorySource(owner, repo.url, ref, _protocol(owner, repo.url), identity)
 
@@ -110,7 +113,9 @@ def parse_source(
 def _protocol(owner: str, url: str) -> SourceProtocol:
     if _CONTROL.search(url) or len(url) > 2_000:
         raise InvalidRequest(
-            f"The address of {owner}'s repository contains a space or a control character."
+            _(
+                "The address of {owner}'s repository contains a space or a control character."
+            ).format(owner=owner)
         )
     if url.startswith("/"):
         return "file"
@@ -124,14 +129,16 @@ def _protocol(owner: str, url: str) -> SourceProtocol:
 def _of_url(owner: str, url: str) -> SourceProtocol:
     try:
         parts = urlsplit(url)
-        host, password, _ = parts.hostname or "", parts.password, parts.port
+        host, password, _port = parts.hostname or "", parts.password, parts.port
     except ValueError:
         raise InvalidRequest(_invalid_address_text(owner, url)) from None
     # config.json, logs and error texts must not contain credentials
     if password or (parts.scheme == "https" and parts.username):
         raise InvalidRequest(
-            f"The address of {owner}'s repository contains a credential. config.json must not "
-            "contain secrets: name one of git_identities in its `git_identity`."
+            _(
+                "The address of {owner}'s repository contains a credential. config.json must not contain "
+                "secrets: name one of git_identities in its `git_identity`."
+            ).format(owner=owner)
         )
     if parts.scheme == "file" and not host and parts.path.startswith("/"):
         return "file"

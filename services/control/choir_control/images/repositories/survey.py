@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.i18n import _
 from choir_common.wire.config import Config
 from choir_common.wire.validation_messages import format_errors
 from choir_control.images.repositories.content_checks import find_content_faults
@@ -104,7 +105,7 @@ class RepositorySurveyor:
         if faults:
             tail = "Nothing was staged; correct the repositories and load again."
             raise InvalidRequest(
-                format_errors("The repositories are invalid", faults, tail, MAX_FAULTS)
+                format_errors(_("The repositories are invalid"), faults, tail, MAX_FAULTS)
             )
         return RepositorySurvey(tuple(repo for repo, _ in results))
 
@@ -130,8 +131,9 @@ class RepositorySurveyor:
             except ChoirError as error:
                 return SurveyedRepository(source, None, error.message), []
             warning = repository.warning and (
-                f"{repository.warning} {repository.commit[:COMMIT_CHARS]}, fetched earlier, is "
-                "used; it may be stale."
+                _("{warning} {commit}, fetched earlier, is used; it may be stale.").format(
+                    warning=repository.warning, commit=repository.commit[:COMMIT_CHARS]
+                )
             )
             return SurveyedRepository(source, repository.commit, warning), await self._faults(
                 repository

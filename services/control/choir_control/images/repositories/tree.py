@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.i18n import _
 from choir_common.plain_paths import find_path_fault
 from choir_control.images.repositories.git import Git
 
@@ -74,8 +75,12 @@ def parse_listing(output: bytes, repository: str) -> list[TreeEntry]:
         entries.append(entry)
         if len(entries) > MAX_FILES or total > MAX_TREE_BYTES:
             raise InvalidRequest(
-                f"{repository} holds more than {MAX_FILES} files or {MAX_TREE_BYTES >> 20} MiB, which "
-                "is too large for a repository of tools."
+                _(
+                    "{repository} holds more than {max_files} files or {max_tree_bytes} MiB, which is too "
+                    "large for a repository of tools."
+                ).format(
+                    repository=repository, max_files=MAX_FILES, max_tree_bytes=MAX_TREE_BYTES >> 20
+                )
             )
     _check_unique(entries, repository)
     return entries
@@ -84,25 +89,33 @@ def parse_listing(output: bytes, repository: str) -> list[TreeEntry]:
 def _entry(line: bytes, repository: str) -> TreeEntry:
     match = _LINE.fullmatch(line)
     if match is None:
-        raise InvalidRequest(f"{repository} contains an unreadable entry.")
+        raise InvalidRequest(
+            _("{repository} contains an unreadable entry.").format(repository=repository)
+        )
     mode, kind, object_id, size, name = match.groups()
     try:
         path = name.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidRequest(
-            f"{repository} contains a file name that is not UTF-8: {name[:80]!r}."
+            _("{repository} contains a file name that is not UTF-8: {name!r}.").format(
+                repository=repository, name=name[:80]
+            )
         ) from None
     if mode.decode() not in PLAIN_FILE_MODES or kind != b"blob":
         kind_of_file = REFUSED_MODES.get(mode.decode(), "something else")
         raise InvalidRequest(
-            f"{repository}: {path[:120]!r} is {kind_of_file}; only plain files are allowed."
+            _("{repository}: {path!r} is {kind_of_file}; only plain files are allowed.").format(
+                repository=repository, path=path[:120], kind_of_file=kind_of_file
+            )
         )
     fault = find_path_fault(path)
     if fault:
         raise InvalidRequest(f"{repository}: {path[:120]!r} {fault}.")
     if int(size) > MAX_FILE_BYTES:
         raise InvalidRequest(
-            f"{repository}: {path[:120]!r} has more than {MAX_FILE_BYTES >> 20} MiB."
+            _("{repository}: {path!r} has more than {max_file_bytes} MiB.").format(
+                repository=repository, path=path[:120], max_file_bytes=MAX_FILE_BYTES >> 20
+            )
         )
     return TreeEntry(path, object_id.decode(), int(size), mode.decode() == EXECUTABLE)
 
@@ -114,15 +127,20 @@ def _check_unique(entries: list[TreeEntry], repository: str) -> None:
         name = entry.path.casefold()
         if name in seen:
             raise InvalidRequest(
-                f"{repository}: {seen[name]!r} and {entry.path!r} are equal on a "
-                "case-insensitive file system."
+                _(
+                    "{repository}: {seen!r} and {entry!r} are equal on a case-insensitive file system."
+                ).format(repository=repository, seen=seen[name], entry=entry.path)
             )
         seen[name] = entry.path
     files = set(seen)
     for entry in entries:
         parents = PurePosixPath(entry.path.casefold()).parents
         if any(str(parent) in files for parent in parents):
-            raise InvalidRequest(f"{repository}: {entry.path!r} is below a file.")
+            raise InvalidRequest(
+                _("{repository}: {entry!r} is below a file.").format(
+                    repository=repository, entry=entry.path
+                )
+            )
 
 
 def _write_all(git: Git, directory: Path, entries: list[TreeEntry], into: Path) -> None:
@@ -172,7 +190,9 @@ def _request_objects(stdin: IO[bytes], entries: list[TreeEntry]) -> None:
 def _write(stdout: IO[bytes], entry: TreeEntry, into: Path) -> None:
     head = stdout.readline()
     if head.split() != [entry.object_id.encode(), b"blob", str(entry.size).encode()]:
-        raise Unavailable(f"git did not return {entry.path!r}; fetch the repository again.")
+        raise Unavailable(
+            _("git did not return {entry!r}; fetch the repository again.").format(entry=entry.path)
+        )
     target = into / entry.path
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     remaining = entry.size
@@ -181,7 +201,9 @@ def _write(stdout: IO[bytes], entry: TreeEntry, into: Path) -> None:
         while remaining:
             chunk = stdout.read(min(CHUNK, remaining))
             if not chunk:
-                raise Unavailable(f"git stopped in the middle of {entry.path!r}.")
+                raise Unavailable(
+                    _("git stopped in the middle of {entry!r}.").format(entry=entry.path)
+                )
             file.write(chunk)
             remaining -= len(chunk)
     target.chmod(0o555 if entry.executable else 0o444)

@@ -14,6 +14,7 @@ import structlog
 
 from choir_common.clients.memory import SessionMemoryClient
 from choir_common.errors import ChoirError, Conflict, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.config import AgentConfig
 from choir_common.wire.events import Event
 from choir_common.wire.memory_sessions import ArchivePage, SessionEnd
@@ -164,7 +165,9 @@ class SessionArchiver:
             rewinds += answer.through_rev <= through
             if rewinds > 1:
                 raise Conflict(
-                    f"Memory stays at revision {answer.through_rev} of {session.session_id}."
+                    _("Memory stays at revision {through_rev} of {session_id}.").format(
+                        through_rev=answer.through_rev, session_id=session.session_id
+                    )
                 )
             through = answer.through_rev
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from choir_common.eventlog.signature import AuditKeyring, SignatureState
+from choir_common.i18n import _
 
 FIRST_ROOT = "0" * 64
 
@@ -63,11 +64,11 @@ def check_anchors(anchors: Sequence[Anchor], keyring: AuditKeyring) -> Mapping[i
         root = compute_root(previous_root, anchor.number, anchor.at, anchor.heads)
         fault = ""
         if anchor.number != expected_number:
-            fault = f"anchor {expected_number} is missing"
+            fault = _("anchor {expected_number} is missing").format(expected_number=expected_number)
         elif root != anchor.root:
-            fault = "its root does not match the heads in it and the root before it"
+            fault = _("its root does not match the heads in it and the root before it")
         elif state in (SignatureState.WRONG, SignatureState.MISSING):
-            fault = "it is not signed by a key of this installation"
+            fault = _("it is not signed by a key of this installation")
         checked[anchor.number] = CheckedAnchor(anchor, state is SignatureState.VALID, fault)
         previous_root = anchor.root
     return checked

@@ -6,6 +6,7 @@ from pathlib import Path
 from choir_common.errors import Forbidden, InvalidRequest, StartupError
 from choir_common.eventlog.key_file import StoredKeys, add_key, load_keys, mark_published
 from choir_common.eventlog.signature import AuditKeyring
+from choir_common.i18n import _
 
 
 class AuditKeyFile:
@@ -24,8 +25,10 @@ class AuditKeyFile:
             file_keys = await asyncio.to_thread(load_keys, self._path)
         except (InvalidRequest, Forbidden, ValueError) as error:
             raise StartupError(
-                f"{self._path} has no valid audit keys: {error}. Restore it from a backup. If it is lost, "
-                "move it away: choird makes a new key, and cannot check older signatures any more."
+                _(
+                    "{path} has no valid audit keys: {error}. Restore it from a backup. If it is lost, move "
+                    "it away: choird makes a new key, and cannot check older signatures any more."
+                ).format(path=self._path, error=error)
             ) from None
         self._use(file_keys)
         return file_keys.is_unpublished

@@ -17,6 +17,7 @@ from choir_common.eventlog.signature import (
     AuditKeyring,
     SignatureState,
 )
+from choir_common.i18n import _, join
 from choir_common.wire.operator import LogVerification
 from choir_control.log.audit.anchor import CheckedAnchor, check_anchors
 from choir_control.log.audit.anchor_store import AnchorStore
@@ -55,7 +56,7 @@ class SignatureWalk:
         state = self.keyring.check_event(signature, self.session_id, rev, event_hash)
         if state is SignatureState.WRONG:
             return LogFault(
-                rev, "its signature does not match: it was changed after Choir signed it"
+                rev, _("its signature does not match: it was changed after Choir signed it")
             )
         if state is SignatureState.UNKNOWN_KEY and signature is not None:
             self.unknown_keys.add(signature[:KEY_ID_BYTES].hex())
@@ -65,14 +66,20 @@ class SignatureWalk:
         checked, anchored_hash = self.anchored.get(rev, (None, ""))
         if checked is None:
             return None
-        name = f"anchor {checked.anchor.number} of {checked.anchor.at:%Y-%m-%d}"
+        name = _("anchor {number} of {at:%Y-%m-%d}").format(
+            number=checked.anchor.number, at=checked.anchor.at
+        )
         if checked.fault:
-            return LogFault(rev, f"{name} cannot be trusted: {checked.fault}")
+            return LogFault(
+                rev, _("{name} cannot be trusted: {fault}").format(name=name, fault=checked.fault)
+            )
         if anchored_hash != event_hash:
             first = self.proven_rev + 1
             return LogFault(
                 first,
-                f"{name} has another hash for event {rev}; events {first} to {rev} may be changed",
+                _(
+                    "{name} has another hash for event {rev}; events {first} to {rev} may be changed"
+                ).format(name=name, rev=rev, first=first),
             )
         if checked.is_signed:
             self.proven_rev = rev
@@ -82,17 +89,19 @@ class SignatureWalk:
         """Return what is wrong with the end of the log, or None."""
         later = [rev for rev in self.anchored if rev > self.last_rev]
         if later:
-            checked, _ = self.anchored[max(later)]
+            checked, _hash = self.anchored[max(later)]
             return LogFault(
                 self.last_rev + 1,
-                f"anchor {checked.anchor.number} has event {max(later)}, the log has not",
+                _("anchor {number} has event {later}, the log has not").format(
+                    number=checked.anchor.number, later=max(later)
+                ),
             )
         if self.proven_rev >= head.rev:
             return None
-        reason = "it and the events after it have no signature of a key of this installation"
+        reason = _("it and the events after it have no signature of a key of this installation")
         if self.unknown_keys:
             keys = ", ".join(sorted(self.unknown_keys))
-            reason += f"; key {keys} is missing in audit-keys.json"
+            reason += _("; key {keys} is missing in audit-keys.json").format(keys=keys)
         return LogFault(self.proven_rev + 1, reason)
 
 
@@ -132,14 +141,13 @@ class LogVerifier:
         else:
             count, fault = await self._walk_events(walk, head)
         fault = fault or walk.finish(head)
-        prefix = "The log is erased. " if erased_log else ""
         return LogVerification(
             session_id=session_id,
             ok=fault is None,
             events=count,
             head_rev=head.rev,
             broken_at=fault.rev if fault else None,
-            reason=f"{prefix}Event {fault.rev}: {fault.reason}." if fault else None,
+            reason=_describe(fault, is_erased=erased_log is not None) if fault else None,
             erased_at=erased_log.erased_at if erased_log else None,
             erased_payloads=count if erased_log else 0,
             signed_from=walk.signed_from,
@@ -155,7 +163,7 @@ class LogVerifier:
                 page = await self._events.read_signed(walk.session_id, at.rev, size)
             except ValueError:
                 if size == 1:
-                    return count, LogFault(at.rev + 1, "it is not a valid event any more")
+                    return count, LogFault(at.rev + 1, _("it is not a valid event any more"))
                 size = 1  # one event of the page is damaged: find it
                 continue
             for event, signature in page:
@@ -172,9 +180,9 @@ class LogVerifier:
 
 def _compare_end(at: LogHead, head: LogHead) -> LogFault | None:
     if at.rev < head.rev:
-        return LogFault(at.rev + 1, f"the log ends before {head.rev}")
+        return LogFault(at.rev + 1, _("the log ends before {rev}").format(rev=head.rev))
     if at.rev == head.rev and at != head:
-        return LogFault(at.rev, "its hash differs from the session's head")
+        return LogFault(at.rev, _("its hash differs from the session's head"))
     return None
 
 
@@ -189,3 +197,8 @@ def _walk_erased(walk: SignatureWalk, head: LogHead, erased_log: ErasedLog) -> L
         if fault:
             return fault
     return None
+
+
+def _describe(fault: LogFault, *, is_erased: bool) -> str:
+    words = _("Event {rev}: {reason}.").format(rev=fault.rev, reason=fault.reason)
+    return join(" ", (_("The log is erased."), words)) if is_erased else words

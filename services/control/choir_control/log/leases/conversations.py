@@ -1,6 +1,7 @@
 """The table `session_conversations`: the conversations that a session serves beside its home conversation."""
 
 from choir_common.errors import Conflict
+from choir_common.i18n import _
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.memory_modes import INCOGNITO
 
@@ -155,17 +156,25 @@ class ConversationStore:
                 session_id,
             )
             if mode is None:
-                raise Conflict(f"{agent_id} does not run, so it is not bound to {dm}.")
+                raise Conflict(
+                    _("{agent_id} does not run, so it is not bound to {dm}.").format(
+                        agent_id=agent_id, dm=dm
+                    )
+                )
             if mode == INCOGNITO:
                 raise Conflict(
-                    f"{agent_id} is incognito and serves only its home conversation. {dm} is bound when it "
-                    "leaves incognito (/memory local)."
+                    _(
+                        "{agent_id} is incognito and serves only its home conversation. {dm} is bound "
+                        "when it leaves incognito (/memory local)."
+                    ).format(agent_id=agent_id, dm=dm)
                 )
             holder = await connection.fetchval(_LEASE, f"dm:{dm}", session_id, agent_id)
             if holder is not None:
                 raise Conflict(
-                    f"dm:{dm} is in use by agent {holder}. {agent_id} is bound to it when that agent is "
-                    f"stopped (`choirctl agent stop {holder}`)."
+                    _(
+                        "dm:{dm} is in use by agent {holder}. {agent_id} is bound to it when that agent is "
+                        "stopped (`choirctl agent stop {holder}`)."
+                    ).format(dm=dm, holder=holder, agent_id=agent_id)
                 )
             await connection.execute(_BIND, session_id, dm, gateway)
             await connection.execute(_RENUMBER, dm)

@@ -11,6 +11,7 @@ from typing import Self
 import orjson
 
 from choir_common.errors import Conflict, InvalidRequest
+from choir_common.i18n import _, join
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.rpc import ResourceBindings
@@ -85,7 +86,9 @@ class Lease:
         if dm in ("", self.bindings.dm):
             return self
         if dm not in self.dms:
-            raise InvalidRequest(f"This session does not serve the conversation {dm[:64]!r}.")
+            raise InvalidRequest(
+                _("This session does not serve the conversation {dm!r}.").format(dm=dm[:64])
+            )
         return replace(self, turn_dm=dm)
 
 
@@ -115,11 +118,14 @@ async def acquire_leases(
         "ORDER BY resource",
         sorted(missing),
     )
-    holder_text = "; ".join(
-        _describe_holder(row["resource"], row["agent_id"], row["session_id"]) for row in holders
+    holder_text = join(
+        "; ",
+        (_describe_holder(row["resource"], row["agent_id"], row["session_id"]) for row in holders),
     )
     raise Conflict(
-        f"{agent_id} cannot start: {holder_text or 'a resource was just taken; try again'}."
+        _("{agent_id} cannot start: {holder_text}.").format(
+            agent_id=agent_id, holder_text=holder_text or _("a resource was just taken; try again")
+        )
     )
 
 
@@ -127,12 +133,13 @@ def _describe_holder(resource: str, agent_id: str, session_id: str | None) -> st
     """Describe who has a lease and what to do about it."""
     kind, name = resource.split(":", 1)
     if session_id is None:
-        return f"{resource} is in use by {agent_id}; wait until that is done"
-    return (
-        f"{resource} is in use by agent {agent_id}; stop that agent (`choirctl agent stop "
-        f"{agent_id}`), or start this one with something other than {name} "
-        f"(--{kind.replace('_', '-')})"
-    )
+        return _("{resource} is in use by {agent_id}; wait until that is done").format(
+            resource=resource, agent_id=agent_id
+        )
+    return _(
+        "{resource} is in use by agent {agent_id}; stop that agent (`choirctl agent stop {agent_id}`), or "
+        "start this one with something other than {name} (--{kind})"
+    ).format(resource=resource, agent_id=agent_id, name=name, kind=kind.replace("_", "-"))
 
 
 @dataclass(frozen=True, slots=True)

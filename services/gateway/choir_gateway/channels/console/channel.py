@@ -17,6 +17,7 @@ from choir_common.errors import ChoirError, NotFound, TooLarge
 from choir_common.http.console_messages import ConsoleMessage
 from choir_common.http.response_parser import ServerSentEvent
 from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, render_event
+from choir_common.i18n import _
 from choir_common.wire.activity import Card, DmActivity, Draft, DraftDelta, Idle, Typing
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import (
@@ -153,11 +154,15 @@ class ConsoleChannel:
                 if message.outbox_id == outbox_id and attachment.ref == ref:
                     await self._fetch_file(message, attachment)
                     return attachment, await self.spool.open_outgoing(dm, outbox_id, ref)
-        raise NotFound(f"No message {outbox_id} of this conversation has such a file.")
+        raise NotFound(
+            _("No message {outbox_id} of this conversation has such a file.").format(
+                outbox_id=outbox_id
+            )
+        )
 
     async def take_update(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Raise NotFound: consoles have no webhook."""
-        raise NotFound("A console has no webhook.")
+        raise NotFound(_("A console has no webhook."))
 
     def state(self) -> None:
         """Return None: the console has no connection that could fail."""

@@ -22,13 +22,14 @@ USER_ERRORS = frozenset(
     {UNKNOWN_CHANNEL, UNKNOWN_USER, INVALID_RECIPIENT, MISSING_ACCESS, CANNOT_SEND_TO_USER}
 )
 
-BLOCKED_TEXT = (
-    "Discord does not let the bot write to this user. The user must share a server with the bot and allow "
-    "direct messages from its members, or add the bot to the account, and must not have blocked it."
+BLOCKED_TEXT = _(
+    "Discord does not let the bot write to this user. The user must share a server with the "
+    "bot and allow direct messages from its members, or add the bot to the account, and must "
+    "not have blocked it."
 )
-BAD_LOGIN_TEXT = (
-    "Discord refuses the bot's token. Reset it in the Discord Developer Portal (Bot > Reset Token), then "
-    "`choirctl secret set` it and `choirctl secret apply`."
+BAD_LOGIN_TEXT = _(
+    "Discord refuses the bot's token. Reset it in the Discord Developer Portal (Bot > Reset "
+    "Token), then `choirctl secret set` it and `choirctl secret apply`."
 )
 NO_CONTENT_TEXT = (
     "Discord refuses the bot the text of all messages. Switch on the Message Content Intent in the Discord "
@@ -60,19 +61,21 @@ async def call_discord(call: ApiCall, deadline: float) -> Any:
         async with asyncio.timeout_at(deadline):
             return await call()
     except TimeoutError:
-        raise OutcomeUnknown("Discord did not respond in time.") from None
+        raise OutcomeUnknown(_("Discord did not respond in time.")) from None
     except discord.RateLimited as error:
         raise Unavailable(
-            "Discord limits the rate.", retry_after_s=float(error.retry_after)
+            _("Discord limits the rate."), retry_after_s=float(error.retry_after)
         ) from error
     except discord.DiscordServerError as error:
-        raise OutcomeUnknown(f"Discord failed with status {error.status}.") from error
+        raise OutcomeUnknown(
+            _("Discord failed with status {status}.").format(status=error.status)
+        ) from error
     except discord.HTTPException as error:
         raise _refusal(error) from error
     except aiohttp.ClientConnectorError as error:
-        raise Unavailable("Discord cannot be reached; nothing was sent.") from error
+        raise Unavailable(_("Discord cannot be reached; nothing was sent.")) from error
     except (aiohttp.ClientError, OSError) as error:
-        raise OutcomeUnknown("The connection to Discord broke while sending.") from error
+        raise OutcomeUnknown(_("The connection to Discord broke while sending.")) from error
 
 
 def _refusal(error: discord.HTTPException) -> Exception:
@@ -80,13 +83,15 @@ def _refusal(error: discord.HTTPException) -> Exception:
         # The operator can correct the token, and the message waits for that.
         return Unavailable(BAD_LOGIN_TEXT)
     if error.status == 429:
-        return Unavailable("Discord limits the rate.", retry_after_s=BAN_PAUSE_S)
+        return Unavailable(_("Discord limits the rate."), retry_after_s=BAN_PAUSE_S)
     if error.code == TOO_LARGE or error.status == 413:
         return DiscordRefusedError(_("it is larger than Discord allows"), code=error.code)
     if error.code == CANNOT_SEND_TO_USER:
         return DiscordRefusedError(BLOCKED_TEXT, code=error.code, blocks_user=True)
     return DiscordRefusedError(
-        f"Discord refuses: {error.text}", code=error.code, blocks_user=error.code in USER_ERRORS
+        _("Discord refuses: {text}").format(text=error.text),
+        code=error.code,
+        blocks_user=error.code in USER_ERRORS,
     )
 
 

@@ -10,6 +10,7 @@ import httpx2
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import NotFound
 from choir_common.http.client import make_client
+from choir_common.i18n import _
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
@@ -100,7 +101,7 @@ class DiscordChannel:
 
     async def take_update(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Raise NotFound: Discord sends messages over the bot's own connection."""
-        raise NotFound(f"The bot {self._name!r} has no webhook.")
+        raise NotFound(_("The bot {name!r} has no webhook.").format(name=self._name))
 
     def state(self) -> ComponentStatus:
         """Return the bot's state, with the reason if it receives no messages."""

@@ -39,14 +39,14 @@ async def download_file(
 
 async def _find_address(client: DiscordClient, ref: str) -> str:
     """Return the present address of a file: those in messages expire after a day."""
-    channel_id, _, rest = ref.partition("/")
-    message_id, _, file_id = rest.partition("/")
+    channel_id, _separator, rest = ref.partition("/")
+    message_id, _separator, file_id = rest.partition("/")
     try:
         message = await client.call("GET", MESSAGE, channel_id=channel_id, message_id=message_id)
     except discord.RateLimited as error:
-        raise RateLimited("Discord limits the rate.", retry_after_s=error.retry_after) from error
+        raise RateLimited(_("Discord limits the rate."), retry_after_s=error.retry_after) from error
     except (discord.NotFound, discord.Forbidden) as error:
-        raise NotFound("Discord no longer has this file.") from error
+        raise NotFound(_("Discord no longer has this file.")) from error
     except NETWORK_ERRORS as error:
         raise Unavailable(describe_error(error)) from error
     snapshots = [it["message"] for it in message.get("message_snapshots", [])]
@@ -54,7 +54,7 @@ async def _find_address(client: DiscordClient, ref: str) -> str:
         for file in source.get("attachments", []):
             if str(file["id"]) == file_id:
                 return str(file["url"])
-    raise NotFound("Discord no longer has this file.")
+    raise NotFound(_("Discord no longer has this file."))
 
 
 def fetch_upload(

@@ -10,6 +10,7 @@ from typing import IO, Any
 import discord
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.attachments import Button
 from choir_gateway.channels.discord.api_call import call_discord
 from choir_gateway.channels.discord.client import DiscordClient
@@ -103,8 +104,8 @@ class DiscordMessageCalls:
     async def _open_channel(self, address: str, deadline: float) -> str:
         """Return the id of a channel or thread, or of the user's direct messages, which never changes."""
         if not self._client.http.token:
-            raise Unavailable("The bot has not logged in to Discord yet.")
-        channel_id, _, thread_id = address.partition("/")
+            raise Unavailable(_("The bot has not logged in to Discord yet."))
+        channel_id, _separator, thread_id = address.partition("/")
         if thread_id or self._conversations.find_group(self._gateway, channel_id) is not None:
             return thread_id or channel_id
         if address not in self._channels:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from choir_common.errors import NotFound
+from choir_common.i18n import _
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
@@ -58,7 +59,7 @@ class EmailChannel:
 
     async def take_update(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Raise NotFound: mail arrives over IMAP."""
-        raise NotFound(f"The mailbox {self._name!r} has no webhook.")
+        raise NotFound(_("The mailbox {name!r} has no webhook.").format(name=self._name))
 
     def state(self) -> ComponentStatus:
         """Return that it works, with the reason if no mail arrives or the last one was not sent."""

@@ -15,6 +15,7 @@ from typing import TypeVar
 from imap_tools.message import MailMessage
 from imap_tools.query import AND, UidRange
 
+from choir_common.i18n import _
 from choir_common.mail.account import MailAccount
 from choir_common.mail.errors import MailError
 from choir_common.mail.imap import (
@@ -158,7 +159,7 @@ class MailFolder:
     @property
     def _box(self) -> MailboxConnection:
         if self._connection is None:
-            raise MailError("unreachable", "The mailbox is not open.")
+            raise MailError("unreachable", _("The mailbox is not open."))
         return self._connection
 
     @property

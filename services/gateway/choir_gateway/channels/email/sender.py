@@ -77,7 +77,9 @@ class EmailSender:
         OutcomeUnknown if it may have been sent.
         """
         if not MAIL_ADDRESS.fullmatch(user_id):
-            detail = f"{user_id!r} is not a mail address; correct the DM {message.dm!r}."
+            detail = _("{user_id!r} is not a mail address; correct the DM {dm!r}.").format(
+                user_id=user_id, dm=message.dm
+            )
             return _undeliverable(message, detail)
         async with self._locks.of(message.dm):
             state = await self._threads.load(message.dm)
@@ -120,7 +122,7 @@ class EmailSender:
         if wait_s:
             log.warning("too many mails in an hour", dm=dm, wait_s=round(wait_s))
             raise Unavailable(
-                "This user got as many mails in the last hour as `email.mails_per_hour` allows.",
+                _("This user got as many mails in the last hour as `email.mails_per_hour` allows."),
                 retry_after_s=wait_s,
             )
 

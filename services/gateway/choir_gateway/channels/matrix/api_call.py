@@ -46,7 +46,7 @@ async def call_matrix(
             async with asyncio.timeout_at(deadline):
                 return await client.call(method, path, body, query=query)
         except TimeoutError:
-            raise OutcomeUnknown("The homeserver did not respond in time.") from None
+            raise OutcomeUnknown(_("The homeserver did not respond in time.")) from None
         except MatrixError as error:
             await wait_or_raise(error, deadline)
         except httpx2.HTTPError as error:
@@ -59,7 +59,7 @@ async def wait_or_raise(error: MatrixError, deadline: float) -> None:
         raise translate_error(error) from error
     if asyncio.get_running_loop().time() + error.retry_after_s > deadline:
         raise Unavailable(
-            "The homeserver limits the rate.", retry_after_s=error.retry_after_s
+            _("The homeserver limits the rate."), retry_after_s=error.retry_after_s
         ) from error
     await asyncio.sleep(error.retry_after_s)
 
@@ -67,19 +67,23 @@ async def wait_or_raise(error: MatrixError, deadline: float) -> None:
 def translate_error(error: MatrixError) -> RefusedError | Unavailable:
     """Return the error for the outbox."""
     if error.status >= 500:
-        return OutcomeUnknown(f"The homeserver failed with status {error.status}.")
+        return OutcomeUnknown(
+            _("The homeserver failed with status {status}.").format(status=error.status)
+        )
     if is_operators(error):
         return Unavailable(describe_error(error))
     if error.code == "M_TOO_LARGE" or error.status == 413:
         return RefusedError(_("it is larger than the homeserver allows"))
-    return RefusedError(f"The homeserver refuses: {error.text}", blocks_user=error.status == 403)
+    return RefusedError(
+        _("The homeserver refuses: {text}").format(text=error.text), blocks_user=error.status == 403
+    )
 
 
 def translate_break(error: httpx2.HTTPError) -> Unavailable:
     """Return the error for the outbox of a connection that failed."""
     if isinstance(error, NOT_SENT):
-        return Unavailable("The homeserver cannot be reached; nothing was sent.")
-    return OutcomeUnknown("The connection to the homeserver broke while sending.")
+        return Unavailable(_("The homeserver cannot be reached; nothing was sent."))
+    return OutcomeUnknown(_("The connection to the homeserver broke while sending."))
 
 
 def is_operators(error: MatrixError) -> bool:

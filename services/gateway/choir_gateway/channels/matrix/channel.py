@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import NotFound
+from choir_common.i18n import _
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
@@ -143,7 +144,7 @@ class MatrixChannel:
 
     async def take_update(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Raise NotFound: the channel polls its homeserver."""
-        raise NotFound(f"The bot {self._name!r} has no webhook.")
+        raise NotFound(_("The bot {name!r} has no webhook.").format(name=self._name))
 
     async def erase_user(self, user_id: str) -> int:
         """Erase a user's open questions and invitations; return their number. Raises Unavailable."""

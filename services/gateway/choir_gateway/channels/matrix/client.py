@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx2
 
 from choir_common.http.client import make_client
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 
 API = "/_matrix/client/v3"
@@ -110,7 +111,7 @@ async def _read_json(response: httpx2.Response) -> JsonObject:
     async for piece in response.aiter_bytes(PIECE_BYTES):
         raw += piece
         if len(raw) > MAX_RESPONSE_BYTES:
-            raise MatrixError(response.status_code, "", "the response is too large")
+            raise MatrixError(response.status_code, "", _("the response is too large"))
     try:
         parsed = json.loads(raw)
     except (ValueError, RecursionError):
@@ -122,7 +123,7 @@ async def _read_json(response: httpx2.Response) -> JsonObject:
     raise MatrixError(
         response.status_code,
         code if isinstance(code, str) else "",
-        text[:MAX_ERROR_CHARS] if isinstance(text, str) else "no JSON of Matrix",
+        text[:MAX_ERROR_CHARS] if isinstance(text, str) else _("no JSON of Matrix"),
         retry_after_s=_pause_s(response, body),
     )
 

@@ -12,6 +12,7 @@ import structlog
 from pydantic import ValidationError
 
 from choir_common.backoff import Backoff
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.matrix.api_call import describe_error, is_operators
 from choir_gateway.channels.matrix.client import (
@@ -122,7 +123,7 @@ class SyncConnection:
         try:
             return SyncResponse.model_validate(answer)
         except ValidationError as error:
-            raise MatrixError(200, "", "the response to /sync has another shape") from error
+            raise MatrixError(200, "", _("the response to /sync has another shape")) from error
 
     async def _fill_gaps(self, batch: SyncResponse, since: str) -> SyncResponse:
         """Add the events that a limited timeline left out."""
@@ -140,7 +141,7 @@ class SyncConnection:
         """Return the events of a room after `since` and before `start`, oldest first."""
         path, events = make_path("rooms", room_id, "messages"), list[MatrixEvent]()
         types: JsonObject = {"types": list(TIMELINE_TYPES)}
-        for _ in range(MAX_PAGES):
+        for _page in range(MAX_PAGES):
             query = {
                 "dir": "b",
                 "from": start,

@@ -33,7 +33,7 @@ async def download_file(client: MatrixClient, ref: str) -> AsyncIterator[AsyncIt
     """
     address = MEDIA_ADDRESS.fullmatch(ref)
     if address is None:
-        raise NotFound("This is no file of Matrix.")
+        raise NotFound(_("This is no file of Matrix."))
     path = f"/_matrix/client/v1/media/download/{address[1]}/{address[2]}"
     async with stream_file(client.downloads, path, "The homeserver") as pieces:
         yield pieces

@@ -11,6 +11,7 @@ from typing import IO
 import httpx2
 
 from choir_common.errors import OutcomeUnknown
+from choir_common.i18n import _
 from choir_common.wire.attachments import Attachment, AttachmentKind
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.file_transfer import RefusedError
@@ -81,7 +82,7 @@ class MatrixMessageCalls:
         event = await call_matrix(self._client, "GET", path, deadline=deadline)
         unsigned = event.get("unsigned")
         if isinstance(unsigned, dict) and "redacted_because" in unsigned:
-            raise RefusedError("The message was deleted.")
+            raise RefusedError(_("The message was deleted."))
         content = _make_content(part, None)
         # Clients that know edits do not show this.
         body = f"* {content['body']}"[:MAX_EDIT_FALLBACK]
@@ -106,7 +107,7 @@ class MatrixMessageCalls:
                         file, name=attachment.name, mime=attachment.mime, size=size
                     )
             except TimeoutError:
-                raise OutcomeUnknown("The homeserver did not take the file in time.") from None
+                raise OutcomeUnknown(_("The homeserver did not take the file in time.")) from None
             except MatrixError as error:
                 await wait_or_raise(error, deadline)
             except httpx2.HTTPError as error:

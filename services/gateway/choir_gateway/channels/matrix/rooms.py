@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.file_transfer import RefusedError
 from choir_gateway.channels.interface import ConversationDirectory
@@ -28,15 +29,15 @@ NO_PREVIEWS: JsonObject = {"disable": True}
 """Clients that know this setting make no previews of addresses in the room."""
 ACTIVE = ("join", "invite")
 
-NOT_THERE_TEXT = (
-    "{user_id} is no longer in a direct room with the bot. The user must invite it to a room without "
-    "encryption."
-)
-NOT_IN_GROUP_TEXT = "The bot is not in the room {room_id}; somebody there must invite it."
-ENCRYPTED_GROUP_TEXT = "The room {room_id} is encrypted, and Choir cannot read encrypted rooms."
-ALWAYS_ENCRYPTED_TEXT = (
-    "The homeserver encrypts every new room, and Choir cannot read encrypted rooms. Invite the bot to a room "
+NOT_THERE_TEXT = _(
+    "{user_id} is no longer in a direct room with the bot. The user must invite it to a room "
     "without encryption."
+)
+NOT_IN_GROUP_TEXT = _("The bot is not in the room {room_id}; somebody there must invite it.")
+ENCRYPTED_GROUP_TEXT = "The room {room_id} is encrypted, and Choir cannot read encrypted rooms."
+ALWAYS_ENCRYPTED_TEXT = _(
+    "The homeserver encrypts every new room, and Choir cannot read encrypted rooms. Invite "
+    "the bot to a room without encryption."
 )
 
 
@@ -170,11 +171,11 @@ class RoomFinder:
         """Raise Unavailable unless all rooms are known."""
         self._awaited = {it for it in self._awaited if not self._directory.knows(it)}
         if not self._is_ready or self._awaited:
-            raise Unavailable("The bot does not know its rooms yet.", retry_after_s=1.0)
+            raise Unavailable(_("The bot does not know its rooms yet."), retry_after_s=1.0)
 
     def _refuse_group(self, room_id: str) -> str:
         if room_id in self._store.state.invites:
-            raise Unavailable("The bot has not joined the room yet.", retry_after_s=1.0)
+            raise Unavailable(_("The bot has not joined the room yet."), retry_after_s=1.0)
         raise RefusedError(NOT_IN_GROUP_TEXT.format(room_id=room_id), blocks_user=True)
 
     async def _open_new(self, user_id: str, deadline: float, *, is_wanted: bool) -> str:

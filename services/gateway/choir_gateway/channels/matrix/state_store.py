@@ -12,6 +12,7 @@ import structlog
 from pydantic import Field, ValidationError
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 from choir_common.wire.attachments import Button
 from choir_common.wire.model import AwareTime, WireModel
 
@@ -148,7 +149,9 @@ class MatrixStateStore:
                 await asyncio.to_thread(self._write, self.state.model_dump_json())
             except OSError as error:
                 reason = error.strerror
-                raise Unavailable(f"Matrix's state could not be written: {reason}.") from error
+                raise Unavailable(
+                    _("Matrix's state could not be written: {reason}.").format(reason=reason)
+                ) from error
         return count
 
     def find_place(self, event_id: str) -> MessageCoordinates | None:

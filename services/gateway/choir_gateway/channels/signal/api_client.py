@@ -13,6 +13,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.file_transfer import RefusedError
 from choir_gateway.channels.signal.addresses import is_group, is_number, recipient_of
@@ -119,13 +120,17 @@ class SignalApi:
         about = AboutResponse.model_validate_json((await self._call("GET", "/v1/about")).content)
         if about.mode != RECEIVING_MODE:
             raise Unavailable(
-                f"signal-cli-rest-api runs in the mode {about.mode!r}; set MODE=json-rpc and start it again.",
+                _(
+                    "signal-cli-rest-api runs in the mode {mode!r}; set MODE=json-rpc and start it again."
+                ).format(mode=about.mode),
                 retry_after_s=OPERATOR_PAUSE_S,
             )
         numbers = _NUMBERS.validate_json((await self._call("GET", "/v1/accounts")).content)
         if self.number not in numbers:
             raise Unavailable(
-                f"signal-cli has no account {self.number}: register or link it there.",
+                _("signal-cli has no account {number}: register or link it there.").format(
+                    number=self.number
+                ),
                 retry_after_s=OPERATOR_PAUSE_S,
             )
 
@@ -186,7 +191,7 @@ class SignalApi:
         except (Unavailable, RefusedError, ValidationError):
             return
         if any(it.number == address and not it.registered for it in results):
-            raise RefusedError("this person is not registered on Signal", blocks_user=True)
+            raise RefusedError(_("this person is not registered on Signal"), blocks_user=True)
 
     def _read_result(self, address: str, answer: httpx2.Response) -> int:
         try:
@@ -194,16 +199,17 @@ class SignalApi:
             result = parsed[0] if isinstance(parsed, list) else parsed
             timestamp = int(result.timestamp)
         except (ValidationError, ValueError, IndexError) as error:
-            raise OutcomeUnknown("The response of signal-cli-rest-api is not valid.") from error
+            raise OutcomeUnknown(_("The response of signal-cli-rest-api is not valid.")) from error
         reasons = {it.reason for it in result.errors.recipients} if result.errors else set[str]()
         # In a group some members may be unreachable.
         if not reasons or is_group(address):
             return timestamp
         reason = min(reasons)
         if reason == "UNREGISTERED_FAILURE":
-            raise RefusedError("this person is not registered on Signal", blocks_user=True)
+            raise RefusedError(_("this person is not registered on Signal"), blocks_user=True)
         raise Unavailable(
-            f"Signal did not take the message ({reason}).", retry_after_s=OPERATOR_PAUSE_S
+            _("Signal did not take the message ({reason}).").format(reason=reason),
+            retry_after_s=OPERATOR_PAUSE_S,
         )
 
     async def _call(
@@ -215,7 +221,7 @@ class SignalApi:
                 answer = await self.client.request(method, path, timeout=CONNECT_TIMEOUT, **content)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             self.error = f"signal-cli-rest-api cannot be reached ({type(error).__name__})."
-            raise Unavailable(f"{self.error} Nothing was sent.") from error
+            raise Unavailable(_("{error} Nothing was sent.").format(error=self.error)) from error
         except TimeoutError as error:
             self.error = "signal-cli-rest-api did not respond in time."
             raise OutcomeUnknown(self.error) from error

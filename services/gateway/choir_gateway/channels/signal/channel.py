@@ -8,6 +8,7 @@ from pathlib import Path
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import NotFound
 from choir_common.http.client import make_client
+from choir_common.i18n import _
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.channel_config import SignalConfig
 from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
@@ -104,7 +105,7 @@ class SignalChannel:
 
     async def take_update(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Raise NotFound: messages arrive over the channel's own connection."""
-        raise NotFound(f"The gateway {self._name!r} has no webhook.")
+        raise NotFound(_("The gateway {name!r} has no webhook.").format(name=self._name))
 
     async def erase_user(self, user_id: str) -> int:
         """Erase what is stored about a user; return the number of records. Raises Unavailable."""

@@ -57,21 +57,24 @@ def interpret(status: int, body: ErrorBody, number: str) -> Exception:
         return Unavailable(describe_captcha(number, body), retry_after_s=CAPTCHA_PAUSE_S)
     if status == 429 or any(it in words for it in LIMITED):
         return Unavailable(
-            "Signal limits the rate of this account; messages wait.", retry_after_s=LIMIT_PAUSE_S
+            _("Signal limits the rate of this account; messages wait."), retry_after_s=LIMIT_PAUSE_S
         )
     if status in (401, 403):
         return Unavailable(
-            "signal-cli-rest-api, or a proxy before it, refuses the secret of this gateway.",
+            _("signal-cli-rest-api, or a proxy before it, refuses the secret of this gateway."),
             retry_after_s=OPERATOR_PAUSE_S,
         )
     if status == 413:
         return RefusedError(_("the server of signal-cli-rest-api refuses a request of this size"))
     if status in (502, 503, 504):
         return Unavailable(
-            f"signal-cli-rest-api is not ready (status {status}).", retry_after_s=BUSY_PAUSE_S
+            _("signal-cli-rest-api is not ready (status {status}).").format(status=status),
+            retry_after_s=BUSY_PAUSE_S,
         )
     if status >= 500:
-        return OutcomeUnknown(f"signal-cli-rest-api failed with status {status}.")
+        return OutcomeUnknown(
+            _("signal-cli-rest-api failed with status {status}.").format(status=status)
+        )
     return _interpret_sentence(text, number)
 
 
@@ -90,31 +93,38 @@ def _interpret_sentence(text: str, number: str) -> Exception:
     is_own_account = any(it in words for it in ACCOUNT_MISSING)
     if is_own_account or (number in words and "not registered" in words):
         return Unavailable(
-            f"signal-cli has no account {number}: register or link it there.",
+            _("signal-cli has no account {number}: register or link it there.").format(
+                number=number
+            ),
             retry_after_s=OPERATOR_PAUSE_S,
         )
     if any(it in words for it in UNTRUSTED):
         return Unavailable(
-            "The safety number of this person has changed. Check it, then trust it in signal-cli: PUT "
-            f"/v1/identities/{number}/trust/PERSON; messages wait.",
+            _(
+                "The safety number of this person has changed. Check it, then trust it in signal-cli: "
+                "PUT /v1/identities/{number}/trust/PERSON; messages wait."
+            ).format(number=number),
             retry_after_s=OPERATOR_PAUSE_S,
         )
     if any(it in words for it in UNREGISTERED):
         return RefusedError(_("this person is not registered on Signal"), blocks_user=True)
     if any(it in words for it in NO_GROUP):
         return RefusedError(
-            f"the account is not in this group, or there is no such group: {text}", blocks_user=True
+            _("the account is not in this group, or there is no such group: {text}").format(
+                text=text
+            ),
+            blocks_user=True,
         )
     if FAILED in words or "network failure" in words:
         return SendFailedError(
-            "signal-cli could not send the message and does not say why; nothing was shown.",
+            _("signal-cli could not send the message and does not say why; nothing was shown."),
             retry_after_s=FAILED_PAUSE_S,
         )
     if not text:
         return Unavailable(
-            "The response is not one of signal-cli-rest-api; check api_url.",
+            _("The response is not one of signal-cli-rest-api; check api_url."),
             retry_after_s=OPERATOR_PAUSE_S,
         )
     if any(it in words for it in TEMPORARY):
-        return OutcomeUnknown(f"signal-cli failed: {text}")
-    return RefusedError(f"signal-cli refuses: {text}")
+        return OutcomeUnknown(_("signal-cli failed: {text}").format(text=text))
+    return RefusedError(_("signal-cli refuses: {text}").format(text=text))

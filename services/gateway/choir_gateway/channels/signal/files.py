@@ -48,7 +48,7 @@ async def download_file(
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Yield the bytes of a file that a user sent. Raises NotFound, Unavailable."""
     if not ATTACHMENT_ID.fullmatch(ref):
-        raise NotFound("This is no file of signal-cli.")
+        raise NotFound(_("This is no file of signal-cli."))
     async with stream_file(client, f"/v1/attachments/{ref}", "signal-cli") as pieces:
         yield pieces
 

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 
+from choir_common.i18n import _
 from choir_gateway.channels.file_transfer import RefusedError
 from choir_gateway.channels.signal.addresses import (
     SignalMessageId,
@@ -74,11 +75,13 @@ class SignalMessageCalls:
         """
         message = parse_message_id(message_id)
         if message is None or message.author is not None:
-            raise RefusedError("this is no message of this account")
+            raise RefusedError(_("this is no message of this account"))
         if time.time() - message.timestamp / 1000 > MAX_EDIT_AGE_S:
-            raise RefusedError("Signal edits messages for one day only")
+            raise RefusedError(_("Signal edits messages for one day only"))
         if self._store.count_revisions(message_id) >= MAX_EDITS:
-            raise RefusedError(f"Signal shows at most {MAX_EDITS} edits of a message")
+            raise RefusedError(
+                _("Signal shows at most {max_edits} edits of a message").format(max_edits=MAX_EDITS)
+            )
         latest = parse_message_id(self._store.latest_version(message_id)) or message
         rendered = render(part.styled)
         text = OutgoingText(rendered.text, rendered.is_styled, edits=latest.timestamp)

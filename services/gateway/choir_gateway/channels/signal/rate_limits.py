@@ -10,6 +10,7 @@ from collections import OrderedDict
 from aiolimiter import AsyncLimiter
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 
 ACCOUNT_BURST, ACCOUNT_WINDOW_S = 30, 15.0
 CHAT_BURST, CHAT_WINDOW_S = 20, 20.0
@@ -37,7 +38,7 @@ class SignalRateLimiter:
                 await self._account.acquire()
         except TimeoutError:
             raise Unavailable(
-                "The rate limit of this account is exhausted.", retry_after_s=1.0
+                _("The rate limit of this account is exhausted."), retry_after_s=1.0
             ) from None
 
     def is_free(self, address: str) -> bool:

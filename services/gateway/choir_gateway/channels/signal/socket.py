@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 
 CONNECT_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 2.0
@@ -43,7 +44,9 @@ async def open_socket(settings: SocketSettings) -> AsyncIterator[AsyncIterator[s
                 yield _texts(socket)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unavailable(
-                f"The WebSocket of signal-cli-rest-api cannot be used ({type(error).__name__})."
+                _("The WebSocket of signal-cli-rest-api cannot be used ({kind}).").format(
+                    kind=type(error).__name__
+                )
             ) from error
 
 
@@ -52,4 +55,4 @@ async def _texts(socket: aiohttp.ClientWebSocketResponse) -> AsyncIterator[str]:
         if message.type is aiohttp.WSMsgType.TEXT:
             yield message.data
         elif message.type is aiohttp.WSMsgType.ERROR:
-            raise Unavailable("The WebSocket of signal-cli-rest-api broke.")
+            raise Unavailable(_("The WebSocket of signal-cli-rest-api broke."))

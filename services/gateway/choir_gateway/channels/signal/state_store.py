@@ -9,6 +9,7 @@ import structlog
 from pydantic import Field, ValidationError
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 from choir_common.wire.attachments import Button
 from choir_common.wire.model import AwareTime, WireModel
 
@@ -87,7 +88,9 @@ class SignalStateStore:
             await self._store(questions=questions, wrote_at=wrote_at)
         except OSError as error:
             reason = error.strerror
-            raise Unavailable(f"Signal's state could not be written: {reason}.") from error
+            raise Unavailable(
+                _("Signal's state could not be written: {reason}.").format(reason=reason)
+            ) from error
         return count
 
     def recent_addresses(self, now: datetime) -> list[str]:

@@ -9,6 +9,7 @@ import httpx2
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import NotFound
 from choir_common.http.client import make_client
+from choir_common.i18n import _
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
@@ -102,7 +103,7 @@ class SlackChannel:
 
     async def take_update(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Raise NotFound: Slack sends messages over the app's own connection."""
-        raise NotFound(f"The app {self._name!r} has no webhook.")
+        raise NotFound(_("The app {name!r} has no webhook.").format(name=self._name))
 
     def state(self) -> ComponentStatus:
         """Return the app's state, with the reason if it receives no messages."""

@@ -16,6 +16,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_gateway.channels.slack.errors import SlackAccessError, SlackRefusedError, explain_refusal
 from choir_gateway.channels.slack.payloads import SlackObject, SocketAddress
 
@@ -44,14 +45,14 @@ class SlackSocket:
             if message.type is aiohttp.WSMsgType.TEXT:
                 yield message.data
             elif message.type is aiohttp.WSMsgType.ERROR:
-                raise Unavailable("The WebSocket of Slack broke.")
+                raise Unavailable(_("The WebSocket of Slack broke."))
 
     async def acknowledge(self, envelope_id: str) -> None:
         """Tell Slack that an envelope has arrived. Raises Unavailable."""
         try:
             await self._socket.send_json({"envelope_id": envelope_id})
         except (aiohttp.ClientError, OSError) as error:
-            raise Unavailable("The WebSocket of Slack broke.") from error
+            raise Unavailable(_("The WebSocket of Slack broke.")) from error
 
     async def close(self) -> None:
         """Close the connection."""
@@ -116,7 +117,9 @@ class SlackClient:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # `from None`: the library's message contains the address with its ticket.
             raise Unavailable(
-                f"The WebSocket of Slack cannot be opened ({type(error).__name__})."
+                _("The WebSocket of Slack cannot be opened ({kind}).").format(
+                    kind=type(error).__name__
+                )
             ) from None
         return SlackSocket(socket)
 
@@ -129,12 +132,20 @@ class SlackClient:
             ):
                 await response.read()
                 if response.status >= 500:
-                    raise Unavailable(f"Slack returned status {response.status} for the file.")
+                    raise Unavailable(
+                        _("Slack returned status {status} for the file.").format(
+                            status=response.status
+                        )
+                    )
                 if response.status != 200:
-                    raise SlackRefusedError(f"Slack refuses the file: status {response.status}")
+                    raise SlackRefusedError(
+                        _("Slack refuses the file: status {status}").format(status=response.status)
+                    )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unavailable(
-                f"The upload of the file to Slack failed ({type(error).__name__})."
+                _("The upload of the file to Slack failed ({kind}).").format(
+                    kind=type(error).__name__
+                )
             ) from None
 
     async def _call(
@@ -161,21 +172,25 @@ class SlackClient:
                 if wait_s is None:
                     raise _interpret(error) from None
                 if asyncio.get_running_loop().time() + wait_s > deadline:
-                    raise Unavailable("Slack limits the rate.", retry_after_s=wait_s) from None
+                    raise Unavailable(_("Slack limits the rate."), retry_after_s=wait_s) from None
                 await asyncio.sleep(wait_s)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-                raise Unavailable("Slack cannot be reached; nothing was sent.") from None
+                raise Unavailable(_("Slack cannot be reached; nothing was sent.")) from None
             except TimeoutError:
-                raise OutcomeUnknown("Slack did not respond in time.") from None
+                raise OutcomeUnknown(_("Slack did not respond in time.")) from None
             except (aiohttp.ClientError, OSError) as error:
                 name = type(error).__name__
-                raise OutcomeUnknown(f"The connection to Slack broke ({name}).") from None
+                raise OutcomeUnknown(
+                    _("The connection to Slack broke ({name}).").format(name=name)
+                ) from None
             except (ValidationError, AttributeError) as error:
-                raise OutcomeUnknown(f"Slack's response to {method} is not valid.") from error
+                raise OutcomeUnknown(
+                    _("Slack's response to {method} is not valid.").format(method=method)
+                ) from error
 
     def _opened_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            raise Unavailable("The connection to Slack is not open yet.")
+            raise Unavailable(_("The connection to Slack is not open yet."))
         return self._session
 
 
@@ -200,10 +215,10 @@ def _rate_limit_s(error: SlackApiError) -> float | None:
 def _interpret(error: SlackApiError) -> Exception:
     status = _status(error)
     if status >= 500:
-        return OutcomeUnknown(f"Slack failed with status {status}.")
+        return OutcomeUnknown(_("Slack failed with status {status}.").format(status=status))
     body = getattr(error.response, "data", None)
     if not isinstance(body, dict):
-        return OutcomeUnknown("Slack's response is not valid.")
+        return OutcomeUnknown(_("Slack's response is not valid."))
     return explain_refusal(body)
 
 

@@ -1,29 +1,48 @@
 """Slack's error codes: what they mean for a delivery, and what an operator can do about them. Pure."""
 
 from choir_common.errors import ChoirError, OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.file_transfer import RefusedError
 
-THEN_SET_IT = "then `choirctl secret set` it and `choirctl secret apply`"
+THEN_SET_IT = _("then `choirctl secret set` it and `choirctl secret apply`")
 # The operator can correct these, and messages wait for that.
 ACCESS_TEXTS = {
-    "invalid_auth": f"Slack refuses the token. Copy it again from the app's settings, {THEN_SET_IT}.",
-    "not_authed": f"Slack received no token: `choirctl secret set` it, {THEN_SET_IT}.",
-    "account_inactive": f"The app was removed from the workspace. Install it again, {THEN_SET_IT}.",
-    "token_revoked": f"The token was revoked. Install the app again, {THEN_SET_IT}.",
-    "token_expired": f"The token has expired. Switch off token rotation, install it again, {THEN_SET_IT}.",
+    "invalid_auth": _(
+        "Slack refuses the token. Copy it again from the app's settings, {then_set_it}."
+    ).format(then_set_it=THEN_SET_IT),
+    "not_authed": _("Slack received no token: `choirctl secret set` it, {then_set_it}.").format(
+        then_set_it=THEN_SET_IT
+    ),
+    "account_inactive": _(
+        "The app was removed from the workspace. Install it again, {then_set_it}."
+    ).format(then_set_it=THEN_SET_IT),
+    "token_revoked": _("The token was revoked. Install the app again, {then_set_it}.").format(
+        then_set_it=THEN_SET_IT
+    ),
+    "token_expired": _(
+        "The token has expired. Switch off token rotation, install it again, {then_set_it}."
+    ).format(then_set_it=THEN_SET_IT),
     "not_allowed_token_type": (
-        "The token is of the wrong kind: `secret` names the bot token (xoxb-), `app_secret` the app-level "
-        "token (xapp-)."
+        _(
+            "The token is of the wrong kind: `secret` names the bot token (xoxb-), `app_secret` the "
+            "app-level token (xapp-)."
+        )
     ),
     "messages_tab_disabled": (
-        "The app's Messages tab is off. Switch it on in the app's settings under App Home, with messages "
-        "from users allowed."
+        _(
+            "The app's Messages tab is off. Switch it on in the app's settings under App Home, with "
+            "messages from users allowed."
+        )
     ),
-    "link_disabled": "Socket Mode is off. Switch it on in the app's settings under Socket Mode.",
-    "access_denied": "Slack denies the app access; an admin of the workspace may have to approve it.",
-    "team_access_not_granted": "The app is not approved for this workspace; ask its admin.",
-    "org_login_required": "The workspace is being moved to an organization; Slack accepts no calls.",
+    "link_disabled": _("Socket Mode is off. Switch it on in the app's settings under Socket Mode."),
+    "access_denied": _(
+        "Slack denies the app access; an admin of the workspace may have to approve it."
+    ),
+    "team_access_not_granted": _("The app is not approved for this workspace; ask its admin."),
+    "org_login_required": _(
+        "The workspace is being moved to an organization; Slack accepts no calls."
+    ),
 }
 TEMPORARY = frozenset(
     {"ratelimited", "rate_limited", "service_unavailable", "request_timeout", "team_added_to_org"}
@@ -66,13 +85,17 @@ def explain_refusal(body: JsonObject) -> ChoirError | SlackRefusedError:
     code = str(body.get("error") or "unknown_error")
     if code == "missing_scope":
         return SlackScopeError(
-            f"The app lacks the permission {body.get('needed')}. Add it in the app's settings under OAuth & "
-            "Permissions, then install the app again."
+            _(
+                "The app lacks the permission {scope}. Add it in the app's settings under OAuth & "
+                "Permissions, then install the app again."
+            ).format(scope=body.get("needed"))
         )
     if code in ACCESS_TEXTS:
         return SlackAccessError(ACCESS_TEXTS[code])
     if code in UNKNOWN_OUTCOME:
-        return OutcomeUnknown(f"Slack failed: {code}.")
+        return OutcomeUnknown(_("Slack failed: {code}.").format(code=code))
     if code in TEMPORARY:
-        return Unavailable(f"Slack refuses temporarily: {code}.")
-    return SlackRefusedError(f"Slack refuses: {code}", code=code, blocks_user=code in USER_ERRORS)
+        return Unavailable(_("Slack refuses temporarily: {code}.").format(code=code))
+    return SlackRefusedError(
+        _("Slack refuses: {code}").format(code=code), code=code, blocks_user=code in USER_ERRORS
+    )

@@ -41,12 +41,12 @@ async def _find_address(client: SlackClient, api: httpx2.URL, ref: str) -> str:
             "files.info", {"file": ref}, SlackFile, deadline=deadline, is_form=True
         )
     except SlackRefusedError as refusal:
-        raise NotFound("Slack no longer has this file.") from refusal
+        raise NotFound(_("Slack no longer has this file.")) from refusal
     address = info.file.url_private_download or info.file.url_private
     if not address or info.file.mode == "tombstone":
-        raise NotFound("Slack no longer has this file.")
+        raise NotFound(_("Slack no longer has this file."))
     if not _is_slacks(address, api):
-        raise NotFound("The file is not at Slack.")
+        raise NotFound(_("The file is not at Slack."))
     return address
 
 
@@ -55,7 +55,7 @@ def _is_slacks(address: str, api: httpx2.URL) -> bool:
     try:
         url = httpx2.URL(address)
     except httpx2.InvalidURL as error:
-        raise Unavailable("Slack returned no valid address for this file.") from error
+        raise Unavailable(_("Slack returned no valid address for this file.")) from error
     hosts = (api.host, f"files.{api.host}")
     return url.scheme == api.scheme and url.port == api.port and url.host in hosts
 

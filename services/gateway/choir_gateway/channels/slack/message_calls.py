@@ -13,6 +13,7 @@ from aiolimiter import AsyncLimiter
 from pydantic import JsonValue
 
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.slack.addresses import parse_group
 from choir_gateway.channels.slack.choices import NumberedChoices
@@ -225,7 +226,7 @@ class SlackMessageCalls:
                 await self._limiter(user_id).acquire()
         except TimeoutError:
             raise Unavailable(
-                "The rate limit of this app is exhausted.", retry_after_s=1.0
+                _("The rate limit of this app is exhausted."), retry_after_s=1.0
             ) from None
 
     def _limiter(self, address: str) -> AsyncLimiter:

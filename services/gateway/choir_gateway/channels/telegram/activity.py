@@ -11,6 +11,7 @@ from telegram.constants import ChatAction
 from telegram.error import RetryAfter, TelegramError
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 from choir_gateway.channels.file_transfer import RefusedError
 from choir_gateway.channels.telegram.addresses import chat_of
 from choir_gateway.channels.telegram.api_call import (
@@ -45,10 +46,10 @@ class TelegramActivityCalls:
             await self._bot.send_chat_action(chat.chat_id, ChatAction.TYPING, chat.topic)
         except RetryAfter as error:
             raise Unavailable(
-                "Telegram limits the rate.", retry_after_s=retry_after_s(error)
+                _("Telegram limits the rate."), retry_after_s=retry_after_s(error)
             ) from error
         except TelegramError as error:
-            raise Unavailable(f"Telegram refuses: {error.message}") from error
+            raise Unavailable(_("Telegram refuses: {error}").format(error=error.message)) from error
 
     async def hide_typing(self, user_id: str) -> None:
         """Do nothing: the indicator ends by itself."""

@@ -60,7 +60,7 @@ class RateLimiter:
                 await self._bot.acquire()
         except TimeoutError:
             raise Unavailable(
-                "The rate limit of this bot is exhausted.", retry_after_s=1.0
+                _("The rate limit of this bot is exhausted."), retry_after_s=1.0
             ) from None
 
     def is_free(self, chat: str) -> bool:
@@ -92,37 +92,41 @@ async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: floa
         except RetryAfter as error:
             wait_s = retry_after_s(error)
             if asyncio.get_running_loop().time() + wait_s > deadline:
-                raise Unavailable("Telegram limits the rate.", retry_after_s=wait_s) from error
+                raise Unavailable(_("Telegram limits the rate."), retry_after_s=wait_s) from error
             await asyncio.sleep(wait_s)
         except InvalidToken as error:
             # The operator can correct the token, and the message waits for that.
-            raise Unavailable("Telegram refuses the bot's token.") from error
+            raise Unavailable(_("Telegram refuses the bot's token.")) from error
         except ChatMigrated as error:
             what = (
                 f"the group is now a supergroup; set chat_id to {error.new_chat_id} in config.json"
             )
             raise RefusedError(what, blocks_user=True) from error
         except Forbidden as error:
-            raise RefusedError(f"Telegram refuses: {error.message}", blocks_user=True) from error
+            raise RefusedError(
+                _("Telegram refuses: {error}").format(error=error.message), blocks_user=True
+            ) from error
         except BadRequest as error:
             blocks_user = "chat not found" in error.message.lower()
             raise RefusedError(
-                f"Telegram refuses: {error.message}", blocks_user=blocks_user
+                _("Telegram refuses: {error}").format(error=error.message), blocks_user=blocks_user
             ) from error
         except NetworkError as error:
             if "too large" in error.message.lower():
                 raise RefusedError(_("it is larger than Telegram allows")) from error
             raise _unsent_or_unknown(error) from error
         except TelegramError as error:
-            raise Unavailable(f"Telegram refuses temporarily: {error.message}") from error
+            raise Unavailable(
+                _("Telegram refuses temporarily: {error}").format(error=error.message)
+            ) from error
         else:
             return str(result.message_id) if isinstance(result, Message) else None
 
 
 def _unsent_or_unknown(error: NetworkError) -> Unavailable:
     if type(error.__cause__).__name__ in NOT_SENT:
-        return Unavailable("Telegram cannot be reached; nothing was sent.")
-    return OutcomeUnknown("The connection to Telegram broke while sending.")
+        return Unavailable(_("Telegram cannot be reached; nothing was sent."))
+    return OutcomeUnknown(_("The connection to Telegram broke while sending."))
 
 
 def retry_after_s(error: RetryAfter) -> float:

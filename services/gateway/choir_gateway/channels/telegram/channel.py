@@ -12,6 +12,7 @@ from telegram.request import HTTPXRequest
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import NotFound
 from choir_common.http.client import make_client
+from choir_common.i18n import _
 from choir_common.wire.activity import DmActivity, Draft
 from choir_common.wire.events import NON_CLOSING_KINDS
 from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
@@ -129,7 +130,7 @@ class TelegramChannel:
         Raises NotFound if the bot has no webhook, and as WebhookReceiver.store_update does.
         """
         if not isinstance(self._incoming, WebhookReceiver):
-            raise NotFound(f"The bot {self._name!r} has no webhook.")
+            raise NotFound(_("The bot {name!r} has no webhook.").format(name=self._name))
         await self._incoming.store_update(body, headers.get(TOKEN_HEADER, ""))
 
     def state(self) -> ComponentStatus:

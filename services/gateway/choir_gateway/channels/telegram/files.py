@@ -42,18 +42,20 @@ async def _address(bot: Bot, ref: str) -> str:
         file = await bot.get_file(ref)
     except RetryAfter as error:
         raise RateLimited(
-            "Telegram limits the rate.", retry_after_s=retry_after_s(error)
+            _("Telegram limits the rate."), retry_after_s=retry_after_s(error)
         ) from error
     except BadRequest as error:
         if "too big" in error.message.lower():
-            raise TooLarge("Telegram limits bot downloads to 20 MB.") from error
-        raise NotFound("Telegram no longer has this file.") from error
+            raise TooLarge(_("Telegram limits bot downloads to 20 MB.")) from error
+        raise NotFound(_("Telegram no longer has this file.")) from error
     except InvalidToken as error:
-        raise Unavailable("Telegram refuses the bot's token.") from error
+        raise Unavailable(_("Telegram refuses the bot's token.")) from error
     except TelegramError as error:
-        raise Unavailable(f"Telegram cannot be reached ({type(error).__name__}).") from error
+        raise Unavailable(
+            _("Telegram cannot be reached ({kind}).").format(kind=type(error).__name__)
+        ) from error
     if file.file_path is None:
-        raise NotFound("Telegram returned no address for this file.")
+        raise NotFound(_("Telegram returned no address for this file."))
     return file.file_path
 
 

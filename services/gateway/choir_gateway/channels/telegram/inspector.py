@@ -11,6 +11,7 @@ from telegram.error import Conflict as PollConflict
 from telegram.error import InvalidToken, NetworkError, RetryAfter, TelegramError
 
 from choir_common.errors import Conflict, InvalidRequest, RateLimited, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.telegram import (
     BotAccess,
     BotIdentity,
@@ -26,14 +27,14 @@ from choir_gateway.channels.telegram.update_parser import ALLOWED_UPDATES, PRIVA
 READ_SLACK_S = 10
 MAX_NAME = 64
 
-REFUSED_BY_TELEGRAM = (
-    "Telegram refuses this token. Copy it again from @BotFather: /mybots, the bot, API Token. A token that "
-    "was revoked does not work any more."
+REFUSED_BY_TELEGRAM = _(
+    "Telegram refuses this token. Copy it again from @BotFather: /mybots, the bot, API "
+    "Token. A token that was revoked does not work any more."
 )
-UPDATES_TAKEN = (
-    "Another program receives this bot's messages: another Choir, or a bot program. Stop it, or create "
-    "another bot with @BotFather (/newbot). If you do not know the program, /revoke in @BotFather makes a "
-    "new token and locks it out."
+UPDATES_TAKEN = _(
+    "Another program receives this bot's messages: another Choir, or a bot program. Stop it, "
+    "or create another bot with @BotFather (/newbot). If you do not know the program, "
+    "/revoke in @BotFather makes a new token and locks it out."
 )
 
 
@@ -117,12 +118,14 @@ def _translated() -> Iterator[None]:
         raise Conflict(UPDATES_TAKEN) from error
     except RetryAfter as error:
         raise RateLimited(
-            "Telegram limits the rate of this bot.", retry_after_s=retry_after_s(error)
+            _("Telegram limits the rate of this bot."), retry_after_s=retry_after_s(error)
         ) from error
     except NetworkError as error:
         raise Unavailable(
-            f"The gateway cannot reach Telegram ({type(error).__name__}). Check its internet connection; "
-            "`choirctl logs gateway` shows more."
+            _(
+                "The gateway cannot reach Telegram ({kind}). Check its internet connection; `choirctl "
+                "logs gateway` shows more."
+            ).format(kind=type(error).__name__)
         ) from error
     except TelegramError as error:
-        raise Unavailable(f"Telegram refuses: {error.message}") from error
+        raise Unavailable(_("Telegram refuses: {error}").format(error=error.message)) from error

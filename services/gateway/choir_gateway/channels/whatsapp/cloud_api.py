@@ -11,6 +11,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_common.errors import ChoirError, NotFound, OutcomeUnknown, RateLimited, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_gateway.channels.file_transfer import RefusedError
 
@@ -58,7 +59,7 @@ class MetaError(_ApiModel):
     @property
     def text(self) -> str:
         """Return Meta's explanation with the code."""
-        words = self.error_data.details or self.message or self.title or "no explanation"
+        words = self.error_data.details or self.message or self.title or _("no explanation")
         return f"{words} (error {self.code})"
 
 
@@ -94,7 +95,7 @@ class CloudApiError(Exception):
 
     def interpret(self) -> ChoirError | RefusedError:
         """Return the error for the outbox: whether to try again, or why not."""
-        text = f"WhatsApp refuses: {self.text}"
+        text = _("WhatsApp refuses: {text}").format(text=self.text)
         match self.code:
             case code if code == WINDOW_CLOSED:
                 return Unavailable(CLOSED_TEXT, retry_after_s=CLOSED_PAUSE_S)
@@ -107,15 +108,15 @@ class CloudApiError(Exception):
             case code if code in ACCOUNT:
                 return Unavailable(text, retry_after_s=OPERATOR_PAUSE_S)
             case code if code in TOKEN:
-                text = f"Meta refuses the access token: {self.text}"
+                text = _("Meta refuses the access token: {text}").format(text=self.text)
                 return Unavailable(text, retry_after_s=OPERATOR_PAUSE_S)
             case code:
                 return RefusedError(text, blocks_user=code in USER_UNREACHABLE)
 
 
-CLOSED_TEXT = (
-    "WhatsApp lets messages through only within 24 hours after the user's last message. This one waits until "
-    "the user writes."
+CLOSED_TEXT = _(
+    "WhatsApp lets messages through only within 24 hours after the user's last message. This "
+    "one waits until the user writes."
 )
 CLOSED_PAUSE_S = 15.0
 
@@ -172,20 +173,20 @@ class CloudApi:
     async def find_media(self, media_id: str) -> str:
         """Return the address of a user's file. Raises NotFound, RateLimited, Unavailable."""
         if not (media_id.isascii() and media_id.isalnum()):
-            raise NotFound("WhatsApp has no such file.")
+            raise NotFound(_("WhatsApp has no such file."))
         query = {"phone_number_id": self._phone_number_id}
         try:
             answer = await self._request("GET", f"{self._api}/{media_id}", params=query)
         except CloudApiError as error:
             if error.code == UNKNOWN_OBJECT:
-                raise NotFound("WhatsApp no longer has this file.") from error
+                raise NotFound(_("WhatsApp no longer has this file.")) from error
             if error.code in LIMITS:
                 raise RateLimited(error.text, retry_after_s=LIMIT_PAUSE_S) from error
             raise Unavailable(error.text) from error
         address = _parse(MediaAddress, answer).url
         if not self._may_get_token(address):
             raise Unavailable(
-                "Meta named an unknown host for the file; the token is not sent to it."
+                _("Meta named an unknown host for the file; the token is not sent to it.")
             )
         return address
 
@@ -206,7 +207,7 @@ class CloudApi:
             answer = await self.client.request(method, url, **content)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             self.error = f"Meta cannot be reached ({type(error).__name__})."
-            raise Unavailable(f"{self.error} Nothing was sent.") from error
+            raise Unavailable(_("{error} Nothing was sent.").format(error=self.error)) from error
         except httpx2.HTTPError as error:
             self.error = f"The connection to Meta broke ({type(error).__name__})."
             raise OutcomeUnknown(self.error) from error
@@ -235,4 +236,4 @@ def _parse(model: type[T], answer: httpx2.Response) -> T:
     try:
         return model.model_validate_json(answer.content)
     except ValidationError:
-        raise OutcomeUnknown("Meta's response has an unknown form.") from None
+        raise OutcomeUnknown(_("Meta's response has an unknown form.")) from None

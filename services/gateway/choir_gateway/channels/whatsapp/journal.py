@@ -21,6 +21,7 @@ from pathlib import Path
 import structlog
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 
 log = structlog.get_logger("choir.gateway.whatsapp")
 
@@ -115,7 +116,7 @@ class MessageJournal:
                 return await asyncio.to_thread(_erase_user, self._path, user_id)
         except OSError as error:
             raise Unavailable(
-                f"WhatsApp's journal could not be written: {error.strerror}."
+                _("WhatsApp's journal could not be written: {error}.").format(error=error.strerror)
             ) from error
 
     def last_message(self, user_id: str) -> LastMessage | None:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from aiolimiter import AsyncLimiter
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 
 # Meta allows 80 a second, and 20 to numbers that WhatsApp's own app uses, too. Incoming messages count.
 NUMBER_BURST, NUMBER_WINDOW_S = 10, 1.0
@@ -32,7 +33,7 @@ class NumberRateLimiter:
                 await self._number.acquire()
         except TimeoutError:
             raise Unavailable(
-                "The rate limit of this number is exhausted.", retry_after_s=6.0
+                _("The rate limit of this number is exhausted."), retry_after_s=6.0
             ) from None
 
     def _user(self, user_id: str) -> AsyncLimiter:

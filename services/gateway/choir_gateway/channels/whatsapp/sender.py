@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import OutcomeUnknown, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.model import JsonObject
@@ -124,7 +125,7 @@ class WhatsAppPartSender:
 
     async def edit(self, part: MessagePart, message_id: str, target: PartTarget) -> None:
         """Raise RefusedError: WhatsApp has no edits."""
-        raise RefusedError("WhatsApp has no edits.")
+        raise RefusedError(_("WhatsApp has no edits."))
 
     async def report_lost_file(self, part: MessagePart, target: PartTarget, sentence: str) -> str:
         """Send a sentence about a file, and its caption."""
@@ -148,7 +149,7 @@ class WhatsAppPartSender:
             self.waiting.setdefault(target.user_id, target.waits_since)
             raise Unavailable(CLOSED_TEXT, retry_after_s=CLOSED_PAUSE_S)
         if arrived_id is None and _now() > target.deadline:
-            raise Unavailable("The rest of the message follows.", retry_after_s=0.1)
+            raise Unavailable(_("The rest of the message follows."), retry_after_s=0.1)
         return arrived_id
 
     async def _call(self, content: JsonObject, target: PartTarget) -> str:

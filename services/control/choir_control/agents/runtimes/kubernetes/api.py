@@ -18,6 +18,7 @@ from kubernetes_asyncio import client, config
 from kubernetes_asyncio.stream import WsApiClient
 
 from choir_common.errors import Conflict, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_control.agents.runtimes.kubernetes.pod import CONTAINER_NAME
 from choir_control.agents.runtimes.kubernetes.pod_state import Pod
@@ -271,13 +272,19 @@ def translate_errors(action: str) -> Iterator[None]:
     try:
         yield
     except _Refusal as error:
-        raise Unavailable(f"Cannot {action}: the API server reports {error}") from error
+        raise Unavailable(
+            _("Cannot {action}: the API server reports {error}").format(action=action, error=error)
+        ) from error
     except config.ConfigException as error:
         raise Unavailable(
-            f"Cannot {action}: this process has no account of a Kubernetes cluster ({error}). "
-            "CHOIR_RUNTIME=kubernetes is for control in a pod, see docs/kubernetes.md."
+            _(
+                "Cannot {action}: this process has no account of a Kubernetes cluster ({error}). "
+                "CHOIR_RUNTIME=kubernetes is for control in a pod, see docs/kubernetes.md."
+            ).format(action=action, error=error)
         ) from error
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         raise Unavailable(
-            f"Cannot {action}: the Kubernetes API server does not respond ({error!r})."
+            _("Cannot {action}: the Kubernetes API server does not respond ({error!r}).").format(
+                action=action, error=error
+            )
         ) from error

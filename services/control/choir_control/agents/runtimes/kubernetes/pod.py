@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_control.agents.runtimes.containers import (
     CONTAINER_CHOIR_DIR,
@@ -193,7 +194,9 @@ def _path_in_volume(site: PodSite, path: Path, what: str) -> str:
     """Return a directory's path in the volume. Raises Unavailable."""
     if path == site.home or not path.is_relative_to(site.home):
         raise Unavailable(
-            f"The {what} {path} is not below {site.home}, the volume that agents' pods mount. Use a "
-            f"directory below it, such as {site.home}/workspaces/NAME."
+            _(
+                "The {what} {path} is not below {home}, the volume that agents' pods mount. Use a "
+                "directory below it, such as {home}/workspaces/NAME."
+            ).format(what=what, path=path, home=site.home)
         )
     return str(Path(site.claim_path) / path.relative_to(site.home))

@@ -7,6 +7,7 @@ import time
 import structlog
 
 from choir_common.errors import Conflict, Unavailable
+from choir_common.i18n import _
 from choir_common.wire.model import JsonObject
 from choir_control.agents.runtimes.kubernetes.api import PodApi
 from choir_control.agents.runtimes.kubernetes.pod_state import (
@@ -69,7 +70,7 @@ async def _create(api: PodApi, manifest: JsonObject) -> Pod:
     pod = await api.read(name)
     if pod is not None:
         if not has_ended(pod):
-            raise Conflict(f"The pod {name} already runs.")
+            raise Conflict(_("The pod {name} already runs.").format(name=name))
         await remove_pod(api, name, uid_of(pod), 1, LONGEST_POLL_S * 30)
     return await api.create(manifest)
 
@@ -80,17 +81,25 @@ async def _await_running(api: PodApi, name: str, uid: str) -> Pod:
     while True:
         pod = await api.read(name)
         if pod is None or uid_of(pod) != uid:
-            raise Unavailable(f"The pod {name} was deleted while it started.")
+            raise Unavailable(_("The pod {name} was deleted while it started.").format(name=name))
         if is_running(pod):
             return pod
         if has_ended(pod):
-            raise Unavailable(f"The pod {name} ended while it started: {describe_exit(pod)}.")
+            raise Unavailable(
+                _("The pod {name} ended while it started: {reason}.").format(
+                    name=name, reason=describe_exit(pod)
+                )
+            )
         if fault := start_fault(pod):
-            raise Unavailable(f"The pod {name} cannot start: {fault}.")
+            raise Unavailable(
+                _("The pod {name} cannot start: {fault}.").format(name=name, fault=fault)
+            )
         if time.monotonic() > deadline:
             raise Unavailable(
-                f"The pod {name} did not start within {START_S:.0f} s ({start_progress(pod)}). "
-                f"`kubectl describe pod {name}` has the reason."
+                _(
+                    "The pod {name} did not start within {start_s:.0f} s ({state}). `kubectl "
+                    "describe pod {name}` has the reason."
+                ).format(name=name, start_s=START_S, state=start_progress(pod))
             )
         await asyncio.sleep(pause_s)
         pause_s = min(LONGEST_POLL_S, pause_s * 1.5)

@@ -42,13 +42,13 @@ def start_fault(pod: Pod) -> str:
     if reason not in FAULTS:
         return ""
     advice = (
-        ". Set CHOIR_AGENT_IMAGE to an image that the cluster's nodes can pull"
+        _(". Set CHOIR_AGENT_IMAGE to an image that the cluster's nodes can pull")
         if reason in IMAGE_FAULTS
         else ""
     )
     image = str(pod["spec"]["containers"][0]["image"])
     return _("{reason} for the image {image}: {value}{advice}").format(
-        reason=reason, image=image, value=waiting.get("message") or "no details", advice=advice
+        reason=reason, image=image, value=waiting.get("message") or _("no details"), advice=advice
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 from choir_common.errors import Unavailable
+from choir_common.i18n import _
 from choir_control.agents.runtimes.port import ProxyAddress
 
 RESOLVED_WITHIN_S = 10.0
@@ -14,7 +15,7 @@ async def proxy_names(proxy: ProxyAddress) -> dict[str, str]:
 
     Raises Unavailable if it cannot be resolved.
     """
-    host, _, port = proxy.address.rpartition(":")
+    host, _separator, port = proxy.address.rpartition(":")
     host = host.strip("[]")
     try:
         async with asyncio.timeout(RESOLVED_WITHIN_S):
@@ -23,7 +24,9 @@ async def proxy_names(proxy: ProxyAddress) -> dict[str, str]:
             )
     except (OSError, TimeoutError) as error:
         raise Unavailable(
-            f"The name {host} in CHOIR_EGRESS_AGENTS cannot be resolved: {error or 'no answer'}. Is there "
-            "a Service of that name in control's namespace?"
+            _(
+                "The name {host} in CHOIR_EGRESS_AGENTS cannot be resolved: {error}. Is there a Service "
+                "of that name in control's namespace?"
+            ).format(host=host, error=error or _("no answer"))
         ) from error
     return {host: str(answers[0][4][0])}

@@ -1,18 +1,19 @@
 /* Requests to `/v1`. Addresses are relative, so that the page works below the prefix of a reverse proxy. */
 import {signal} from "./html.js";
 import {forgetAll, recall, remember} from "./settings.js";
-import {problemText, t} from "./texts.js";
+import {language, originalProblem, t} from "./texts.js";
 
 /** The address of the endpoint: the folder above the one of this page. */
 export const BASE = new URL("..", new URL(".", location.href)).href;
 const RELOAD_MS = 2_000;
+const SENTENCES = "v1/web/session/sentences";
 /** Who is signed in: undefined while unknown, null for nobody. */
 export const session = signal(undefined);
 
 /** Headers of each request. Browsers send a cookie to all ports of a host; only this page knows the key. */
 export function ownHeaders() {
   const key = recall("key", "");
-  return key ? {"X-Choir-Page-Key": key} : {};
+  return {"X-Choir-Language": language.value, ...(key && {"X-Choir-Page-Key": key})};
 }
 
 export class ApiError extends Error {
@@ -51,9 +52,26 @@ export async function send(method, path, {body, json, headers = {}, signal: abor
   const problem = await response.json().catch(() => ({}));
   // another page of this browser may have signed in or out
   if (response.status === 401 && session.value) session.value = null;
-  throw new ApiError(
-    response.status, problemText(problem.detail ?? response.statusText, problem.code), Number(response.headers.get("retry-after")) || 0,
-  );
+  const text = await problemText(problem, response);
+  throw new ApiError(response.status, text, Number(response.headers.get("retry-after")) || 0);
+}
+
+/** Return what a problem says in the language of the page. */
+async function problemText(problem, response) {
+  const detail = problem.detail ?? response.statusText;
+  if (language.value === "en" || !detail || response.headers.get("content-language") === language.value) return detail;
+  // what another service said is English; the request for its translation must not be translated in turn
+  const known = response.url.endsWith(SENTENCES) ? undefined : (await translateAll([detail]))?.[0];
+  return known === undefined || known === detail ? originalProblem(detail, problem.code) : known;
+}
+
+/** Return texts of Choir in the language of the page, in English where there is no translation; undefined without a server. */
+export async function translateAll(english) {
+  try {
+    return (await post(SENTENCES, {language: language.value, texts: english})).texts;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Load the whole page again, once its server answers: a browser would show the answer of a proxy, or none. */

@@ -1,24 +1,15 @@
-/* Texts of the page in the user's language, from the catalogues in `locales/`, and what the server
-   says, which is English, in that language, from those in `problems/`. */
+/* Texts of the page in the user's language, from the catalogues in `locales/`. */
 import {signal} from "./html.js";
 import {recall, remember} from "./settings.js";
 
 export const LANGUAGES = {en: "English", de: "Deutsch"};
-const MAX_TRANSLATED = 1_000; // characters; longer ones quote a text, which must not cost time
 const texts = signal({});
 export const language = signal("en");
-/** The server's sentences, which are English, in the language of the page: `{English: translation}`. */
-const problems = signal(new Map());
 
 export async function loadTexts(chosen) {
   const wanted = chosen ?? recall("language", null) ?? navigator.language.slice(0, 2);
   const name = wanted in LANGUAGES ? wanted : "en";
-  // at the same time, since each is a wait for the server
-  const [words, sentences] = await Promise.all([
-    loadCatalogue(`locales/${name}`), name === "en" ? {} : loadCatalogue(`problems/${name}`),
-  ]);
-  texts.value = words;
-  problems.value = compileSentences(sentences);
+  texts.value = await loadCatalogue(`locales/${name}`);
   language.value = name;
   document.documentElement.lang = name;
   if (chosen) remember("language", chosen);
@@ -35,41 +26,8 @@ export function findText(key) {
   return texts.value[key];
 }
 
-function compileSentences(sentences) {
-  return new Map(Object.entries(sentences).map(([english, text]) => {
-    const parts = english.split(/\{(\w+)\}/); // texts and names in turn
-    const source = parts.map((it, at) => (at % 2 ? `(?<${it}>.+?)` : it.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"))).join("");
-    return [new RegExp(`^${source}$`, "s"), text];
-  }));
-}
-
-function translateSentence(english) {
-  for (const [pattern, text] of problems.value) {
-    const values = pattern.exec(english);
-    if (values) return text.replace(/\{(\w+)\}/g, (_, name) => values.groups[name]);
-  }
-  return undefined;
-}
-
-/** Return what the server says in the language of the page, sentence by sentence, or undefined if a part is unknown. */
-function translate(english) {
-  if (english.length > MAX_TRANSLATED) return undefined;
-  const whole = translateSentence(english);
-  if (whole) return whole;
-  const sentences = english.split(/(?<=[.!?]) (?=[\p{Lu}`'{])/u).map(translateSentence);
-  return sentences.includes(undefined) ? undefined : sentences.join(" ");
-}
-
-/** Return a sentence of the server, such as a result, in the language of the page if that is known. */
-export function serverText(english) {
-  return (english && language.value !== "en" && translate(english)) || english;
-}
-
-/** Return a problem of the server in the language of the page; its own words are added where they have no translation. */
-export function problemText(detail, code) {
-  if (language.value === "en" || !detail) return detail;
-  const known = translate(detail);
-  if (known) return known;
+/** Return a problem of the server that has no translation: its kind in the language of the page, then its own words. */
+export function originalProblem(detail, code) {
   return t("problem.original", {text: findText(`problem.${code}`) ?? t("problem.internal"), original: detail});
 }
 

@@ -1,7 +1,8 @@
 /* One request: what is asked, what to look at, the exact change, and the decision or the rollback. */
 import {html, useEffect} from "../app/html.js";
 import {addressOf} from "../app/router.js";
-import {serverText, t} from "../app/texts.js";
+import {serverText} from "../app/sentences.js";
+import {t} from "../app/texts.js";
 import {formatDateTime} from "../cockpit/formats.js";
 import {Badge, Details, PageFrame, Section, Waiting} from "../cockpit/kit.js";
 import {useResource} from "../cockpit/resource.js";

@@ -1,5 +1,6 @@
 /* Services, queues, workspaces and models. */
 import {html} from "../app/html.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {formatAgo, formatNumber} from "../cockpit/formats.js";
 import {Badge, DataTable, Empty, Section, Waiting} from "../cockpit/kit.js";
@@ -58,7 +59,7 @@ function Models({models, agents}) {
     {key: "users", title: t("cost.used_by"), render: (it) => users(it.name)},
     {key: "state", title: t("cost.state"), render: (it) => {
       const failure = failureOf(it);
-      if (failure) return html`<${Badge} kind="bad">${t("cost.failing", {since: formatAgo(failure.since)})}<//><p>${failure.words}</p>`;
+      if (failure) return html`<${Badge} kind="bad">${t("cost.failing", {since: formatAgo(failure.since)})}<//><p>${serverText(failure.words)}</p>`;
       return users(it.name) ? html`<${Badge} kind="good">${t("cost.no_failure")}<//>` : html`<${Badge}>${t("cost.unused")}<//>`;
     }},
   ]} />`;

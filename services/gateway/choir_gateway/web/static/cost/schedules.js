@@ -1,6 +1,7 @@
 /* Schedules with their newest runs. */
 import {get} from "../app/api.js";
 import {html, useState} from "../app/html.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {formatAgo, formatDateTime, formatDuration} from "../cockpit/formats.js";
 import {ActionButton, Badge, Empty, showInvisible, Waiting} from "../cockpit/kit.js";
@@ -31,11 +32,11 @@ function ScheduleCard({schedule, isFirst}) {
   const shown = useResource(isWanted ? `v1/schedules/${schedule.schedule_id}` : null);
   const kinds = {remind: t("cost.schedule.remind"), prompt: t("cost.schedule.prompt"), job: t("cost.schedule.job"), skill: t("cost.schedule.skill")};
   const states = {active: t("cost.schedule.active"), paused: t("cost.schedule.paused"), ended: t("cost.schedule.ended")};
-  return html`<section class="panel"><h2 class="cost-schedule">${schedule.summary} <${Badge} kind=${STATES[schedule.state]}>${states[schedule.state]}<//></h2>
+  return html`<section class="panel"><h2 class="cost-schedule">${serverText(schedule.summary)} <${Badge} kind=${STATES[schedule.state]}>${states[schedule.state]}<//></h2>
     <p dir="auto">${showInvisible(schedule.text)}</p>
     <p class="detail">${schedule.schedule_id} · ${schedule.agent_id} · ${kinds[schedule.kind]} ${schedule.skill} · ${schedule.dm}</p>
     ${schedule.next_at && html`<p class="detail">${t("cost.schedule.next", {at: formatDateTime(schedule.next_at), ago: formatAgo(schedule.next_at)})}</p>`}
-    ${schedule.note && html`<p class="problem">${schedule.note}</p>`}
+    ${schedule.note && html`<p class="problem">${serverText(schedule.note)}</p>`}
     ${schedule.failures > 0 && html`<p class="problem">${t("cost.schedule.failures", {count: schedule.failures, most: schedule.max_failures})}</p>`}
     ${isWanted ? html`<${Waiting} resource=${shown} />${shown.data && html`<${Runs} runs=${shown.data.runs} />`}`
       : html`<button onClick=${() => setWanted(true)}>${t("cost.schedule.runs")}</button>`}
@@ -52,5 +53,5 @@ function Runs({runs}) {
     <${Badge} kind=${RUNS[run.state]}>${words[run.state]}<//><time title=${formatDateTime(run.due_at)}>${formatAgo(run.due_at)}</time>
     ${run.started_at && run.ended_at && html`<span class="detail">${formatDuration(new Date(run.ended_at) - new Date(run.started_at))}</span>`}
     ${run.manual && html`<span class="detail">${t("cost.run.manual")}</span>`}
-    ${run.detail && html`<span class="detail">${run.detail}</span>`}</li>`)}</ul>`;
+    ${run.detail && html`<span class="detail">${serverText(run.detail)}</span>`}</li>`)}</ul>`;
 }

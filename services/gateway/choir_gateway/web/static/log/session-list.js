@@ -2,7 +2,8 @@
 import {get} from "../app/api.js";
 import {html, useRef, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
-import {serverText, t} from "../app/texts.js";
+import {serverText} from "../app/sentences.js";
+import {t} from "../app/texts.js";
 import {formatAgo, formatDateTime, formatDuration, formatNumber} from "../cockpit/formats.js";
 import {ActionButton, Badge, DataTable, Empty, PageFrame, Waiting} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";

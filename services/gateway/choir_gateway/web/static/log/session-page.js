@@ -1,7 +1,8 @@
 /* One session: facts, lanes over time, filters, and the timeline. */
 import {html, useEffect, useMemo, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
-import {serverText, t} from "../app/texts.js";
+import {serverText} from "../app/sentences.js";
+import {t} from "../app/texts.js";
 import {formatDateTime, formatMoney, formatNumber} from "../cockpit/formats.js";
 import {Badge, Empty, explain, PageFrame, Section, Waiting} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";

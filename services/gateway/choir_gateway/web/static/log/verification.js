@@ -2,6 +2,7 @@
 import {get} from "../app/api.js";
 import {html, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {formatDateTime, formatNumber} from "../cockpit/formats.js";
 import {ActionButton, Badge, Details} from "../cockpit/kit.js";
@@ -35,8 +36,8 @@ async function hashOf(path, rev) {
 function Result({id, result}) {
   const signed = result.signed_from === null ? t("log.verify.unsigned")
     : result.signed_from === 1 ? t("log.verify.all_signed") : t("log.verify.signed_from", {rev: formatNumber(result.signed_from)});
-  return html`${!result.ok && html`<p class="problem">${result.broken_at === null ? result.reason : html`<a
-      href=${addressOf("log", id, String(result.broken_at))}>${t("log.verify.at", {rev: formatNumber(result.broken_at)})}</a>: ${result.reason}`}</p>
+  return html`${!result.ok && html`<p class="problem">${result.broken_at === null ? serverText(result.reason) : html`<a
+      href=${addressOf("log", id, String(result.broken_at))}>${t("log.verify.at", {rev: formatNumber(result.broken_at)})}</a>: ${serverText(result.reason)}`}</p>
     <p>${t("log.verify.advice")}</p>`}
     <${Details} items=${[
       [t("log.verify.checked"), formatDateTime(result.at)],

@@ -1,6 +1,7 @@
 /* The documents of a collection, page by page, and the removal of one. */
 import {get, send} from "../app/api.js";
 import {html, useEffect, useState} from "../app/html.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {notify} from "../app/toast.js";
 import {formatDateTime, formatNumber} from "../cockpit/formats.js";
@@ -42,7 +43,7 @@ export function CollectionDocuments({agent, name, startsUnreadable, changes, onC
     ${first.data && (documents.length === 0 ? html`<${Empty}>${t("memory.collection.empty")}<//>`
       : html`<${DataTable} label=${t("memory.collection.documents")} rows=${documents} rowKey=${(it) => it.name} columns=${[
         {key: "name", title: t("memory.collection.document"), render: (it) => html`<span dir="auto">${showInvisible(it.name)}</span>
-          ${it.problem && html`<br /><span class="problem" dir="auto">${showInvisible(it.problem)}</span>`}`},
+          ${it.problem && html`<br /><span class="problem" dir="auto">${showInvisible(serverText(it.problem))}</span>`}`},
         {key: "characters", title: t("memory.collection.characters"), align: "end", render: (it) => formatNumber(it.characters)},
         {key: "chunks", title: t("memory.collection.parts"), align: "end", render: (it) => formatNumber(it.chunks)},
         {key: "added", title: t("memory.collection.added"), render: (it) => (it.added_at ? formatDateTime(it.added_at) : t("memory.collection.unread"))},

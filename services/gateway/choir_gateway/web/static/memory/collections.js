@@ -2,6 +2,7 @@
 import {send} from "../app/api.js";
 import {html, useEffect, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {notify} from "../app/toast.js";
 import {formatAgo, formatNumber} from "../cockpit/formats.js";
@@ -68,7 +69,7 @@ function Folder({agent, name, folder}) {
     <p class="detail">${isBusy ? t("memory.folder.progress", {done, files: folder.files})
       : folder.scanned_at && t("memory.folder.scanned", {ago: formatAgo(folder.scanned_at)})}
       ${folder.unreadable > 0 && html` · <a href=${addressOf("memory", agent, "collections", name, "unreadable")}>${t("memory.folder.unreadable", {count: folder.unreadable})}</a>`}</p>
-    ${folder.problem && html`<p class="problem" dir="auto">${showInvisible(folder.problem)}</p>`}`;
+    ${folder.problem && html`<p class="problem" dir="auto">${showInvisible(serverText(folder.problem))}</p>`}`;
 }
 
 function RemoveDialog({agent, view, onClose, onRemoved}) {

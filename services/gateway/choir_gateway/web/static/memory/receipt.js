@@ -1,5 +1,6 @@
 /* The stored receipt of a search: what it did, how long that took, and what each arm found. */
 import {html} from "../app/html.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {formatDateTime, formatDuration} from "../cockpit/formats.js";
 import {DataTable, Details, Dialog, Waiting} from "../cockpit/kit.js";
@@ -25,7 +26,7 @@ function Receipt({agent, id}) {
       [t("memory.search.store"), named("store", receipt.store)],
       [t("memory.filter.mode"), named("mode", receipt.mode)],
       [t("memory.filters"), receipt.filters?.join(", ")],
-      [t("memory.receipt.degraded"), receipt.degraded],
+      [t("memory.receipt.degraded"), serverText(receipt.degraded)],
       [t("memory.receipt.cut"), receipt.cut?.map((it) => named("stage", it)).join(", ")],
       [t("memory.receipt.took"), total !== undefined && formatDuration(total)],
     ]} />

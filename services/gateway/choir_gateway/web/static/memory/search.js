@@ -1,6 +1,7 @@
 /* Search in memory, in the same way as the agent does, with the receipt of each hit. */
 import {post} from "../app/api.js";
 import {html, useRef, useState} from "../app/html.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {formatDuration} from "../cockpit/formats.js";
 import {Empty} from "../cockpit/kit.js";
@@ -77,7 +78,7 @@ function Results({agent, found}) {
 /** What limited the search, or changed its words. */
 function Remarks({answer}) {
   const lines = [];
-  if (answer.degraded) lines.push(t("memory.search.degraded", {problem: answer.degraded}));
+  if (answer.degraded) lines.push(t("memory.search.degraded", {problem: serverText(answer.degraded)}));
   if (answer.cut.length) lines.push(t("memory.search.cut", {stages: answer.cut.map((it) => named("stage", it)).join(", ")}));
   for (const [word, others] of Object.entries(answer.similar_words)) {
     lines.push(t("memory.search.similar", {word, others: others.join(", ")}));

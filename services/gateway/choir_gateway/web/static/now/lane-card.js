@@ -1,6 +1,7 @@
 /* One lane: a conversation or a core job, what it does, what it waits for, what it costs, and how to steer it. */
 import {html, useState} from "../app/html.js";
 import {addressOf} from "../app/router.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {formatDuration, formatMoney, formatNumber} from "../cockpit/formats.js";
 import {Badge, Details, showInvisible} from "../cockpit/kit.js";
@@ -18,10 +19,10 @@ export function LaneCard({agent, lane, costs, now, reportedAt}) {
       ${canCancel && lane.since && html`<span class="detail elapsed">${formatDuration(wholeSeconds(now - new Date(lane.since)))}</span>`}</h3>
     ${lane.job?.task && html`<p class="task" dir="auto">${showInvisible(lane.job.task)}</p>`}
     <${Doing} lane=${lane} now=${now} />
-    ${lane.report.model_failure && html`<p class="problem">${showInvisible(lane.report.model_failure.words)}</p>`}
+    ${lane.report.model_failure && html`<p class="problem">${showInvisible(serverText(lane.report.model_failure.words))}</p>`}
     ${lane.job?.report && html`<div class="report"><span class="detail">${t("now.report")}</span>
       <p dir="auto">${showInvisible(lane.job.report)}</p></div>`}
-    ${lane.job?.reason && html`<p class="detail" dir="auto">${showInvisible(lane.job.reason)}</p>`}
+    ${lane.job?.reason && html`<p class="detail" dir="auto">${showInvisible(serverText(lane.job.reason))}</p>`}
     <${Details} items=${facts(lane, costs, reportedAt, now)} />
     <div class="lane-actions">
       ${!lane.isEnded && html`<button onClick=${() => setOpen("instruct")}>${t("now.instruct")}</button>`}

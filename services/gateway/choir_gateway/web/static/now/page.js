@@ -1,6 +1,7 @@
 /* Now: every agent with its conversations and core jobs, live. */
 import {html} from "../app/html.js";
 import {addressOf} from "../app/router.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {pending} from "../approvals/requests.js";
 import {formatAgo, formatMoney, formatNumber} from "../cockpit/formats.js";
@@ -29,7 +30,7 @@ function AgentSection({agent, live, now}) {
   const title = html`${agent.agent_id} <${Badge} kind=${agentStateKind(agent)}>${
     t(agent.suspect ? "now.agent.suspect" : `now.agent.${agent.state}`)}</${Badge}>`;
   return html`<${Section} title=${title} detail=${headline(agent, costs)}>
-    ${agent.conversation_faults.map((fault) => html`<p class="problem" key=${fault}>${showInvisible(fault)}</p>`)}
+    ${agent.conversation_faults.map((fault) => html`<p class="problem" key=${fault}>${showInvisible(serverText(fault))}</p>`)}
     ${agent.queued_messages > 0 && html`<p class="detail">${
       t(agent.queued_messages === 1 ? "now.queued.one" : "now.queued", {count: agent.queued_messages})}</p>`}
     ${lanes.length === 0 ? html`<p class="panel detail">${restingText(agent)}</p>` : html`<div class="cards lanes">${

@@ -2,6 +2,7 @@
 import {post, send} from "../app/api.js";
 import {html, useEffect} from "../app/html.js";
 import {addressOf} from "../app/router.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {ActionButton, Badge, Details, Empty, Section, Waiting} from "../cockpit/kit.js";
 import {formatAgo, formatDateTime} from "../cockpit/formats.js";
@@ -61,7 +62,7 @@ function AgentCard({agent, reload, begin}) {
       [t("setup.agent.queued"), agent.queued_messages || undefined],
     ]} />
     ${agent.suspect && html`<p class="problem">${t("setup.agent.suspect")}</p>`}
-    ${[...failures, ...agent.conversation_faults].map((it) => html`<p class="problem" key=${it}>${it}</p>`)}
+    ${[...failures, ...agent.conversation_faults].map((it) => html`<p class="problem" key=${it}>${serverText(it)}</p>`)}
     <div class="toolbar">
       ${isRunning
         ? html`<${ConfirmButton} title=${t("setup.agent.stop.title", {name})} text=${t("setup.agent.stop.text")}

@@ -1,6 +1,7 @@
 /* Channels: those that are configured with their state, a Telegram bot to connect, and what the others need. */
 import {html} from "../app/html.js";
-import {serverText, t} from "../app/texts.js";
+import {serverText} from "../app/sentences.js";
+import {t} from "../app/texts.js";
 import {Badge, DataTable, Empty, Section, Waiting, showInvisible} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
 import {GuideLink} from "./guides.js";

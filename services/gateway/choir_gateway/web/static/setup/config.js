@@ -1,6 +1,7 @@
 /* config.json: edit the text, save it, see what would change, and apply exactly that. */
 import {get, post, send} from "../app/api.js";
 import {html, useEffect, useRef, useState} from "../app/html.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {notify} from "../app/toast.js";
 import {ActionButton, Badge, Section, Waiting} from "../cockpit/kit.js";
@@ -71,7 +72,7 @@ export function ConfigTab() {
       actions=${draft.value !== null && html`<${Badge} kind="warning">${t("setup.config.edited")}</${Badge}>`}>
       <p class="detail">${t("setup.config.text", {path: file.value?.path ?? "config.json"})}</p>
       <${Waiting} resource=${active} />
-      ${active.data?.note && html`<p class="problem">${t("setup.config.notActive")} ${active.data.note}</p>`}
+      ${active.data?.note && html`<p class="problem">${t("setup.config.notActive")} ${serverText(active.data.note)}</p>`}
       ${text !== undefined && html`<label class="field"><span>${t("setup.config.label")}</span>
         <textarea class="setup-editor" rows="18" spellcheck=${false} autocapitalize="off" autocomplete="off" value=${text}
           aria-describedby="setting-help" onInput=${(event) => edit(event.target.value)}

@@ -1,5 +1,6 @@
 /* This installation: version and services, and what is done with commands: tools and skills, backup, upgrade. */
 import {html} from "../app/html.js";
+import {serverText} from "../app/sentences.js";
 import {t} from "../app/texts.js";
 import {Badge, Details, Section, Waiting} from "../cockpit/kit.js";
 import {IDLE_MS, useResource} from "../cockpit/resource.js";
@@ -15,7 +16,7 @@ export function InstallationTab() {
       ${data && html`<div class="panel"><${Details} items=${[
         [t("setup.installation.version"), `Choir ${data.version}`],
         [t("setup.installation.home"), html`<code>${data.home}</code>`],
-        [t("setup.installation.parts"), data.parts.map((it) => html`<div key=${it.name}><${Badge} kind=${it.ok ? "good" : "bad"}>${it.name}</${Badge}>${it.detail && html` <span class="detail" lang="en">${it.detail}</span>`}</div>`)],
+        [t("setup.installation.parts"), data.parts.map((it) => html`<div key=${it.name}><${Badge} kind=${it.ok ? "good" : "bad"}>${it.name}</${Badge}>${it.detail && html` <span class="detail">${serverText(it.detail)}</span>`}</div>`)],
       ]} /></div>`}
     </${Section}>
     <${Section} title=${t("setup.tools")}><p>${t("setup.tools.text", {folder: `${data?.home ?? "CHOIR_HOME"}/agents/${agent}`})}</p>

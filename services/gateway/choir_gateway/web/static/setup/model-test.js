@@ -1,7 +1,8 @@
 /* The test call of a model: a button, and what it has shown. */
 import {send} from "../app/api.js";
 import {html} from "../app/html.js";
-import {serverText, t} from "../app/texts.js";
+import {serverText} from "../app/sentences.js";
+import {t} from "../app/texts.js";
 import {ActionButton, Badge, Details, showInvisible} from "../cockpit/kit.js";
 import {formatDuration} from "../cockpit/formats.js";
 import {Sentence} from "./parts.js";

@@ -1,7 +1,8 @@
 /* Builds and updates: the newest ones, and the progress of those that run. */
 import {EventFollower} from "../app/events.js";
 import {html, useEffect, useState} from "../app/html.js";
-import {serverText, t} from "../app/texts.js";
+import {serverText} from "../app/sentences.js";
+import {t} from "../app/texts.js";
 import {Badge, Empty, Section, Source, Waiting} from "../cockpit/kit.js";
 import {formatAgo} from "../cockpit/formats.js";
 
@@ -42,12 +43,12 @@ function OperationItem({view, onEnd}) {
 
   const outcomes = (current.result?.agents ?? []).filter((it) => it.reason || it.outcome);
   return html`<li class="panel" data-operation=${current.kind}>
-    <h3>${current.kind}<span class="detail">${current.subject}</span>
+    <h3>${serverText(current.kind)}<span class="detail">${current.subject}</span>
       <${Badge} kind=${KINDS[current.status]}>${t(`setup.operation.${current.status}`)}</${Badge}>
       <time class="detail" datetime=${current.began_at}>${formatAgo(current.began_at)}</time></h3>
-    ${current.status === "running" && html`<p role="status">${current.step}</p>
+    ${current.status === "running" && html`<p role="status">${serverText(current.step)}</p>
       <progress value=${current.share ?? undefined} max="1" aria-label=${t("setup.operation.progress")}></progress>`}
-    ${current.error && html`<p class="problem">${current.error}</p>`}
+    ${current.error && html`<p class="problem">${serverText(current.error)}</p>`}
     ${outcomes.map((it) => html`<p key=${it.agent_id} class="detail">${it.agent_id}: ${t(`setup.outcome.${it.outcome}`)}${it.reason && ` (${serverText(it.reason)})`}</p>`)}
     ${lines.length > 0 && html`<details><summary>${t("setup.operation.output")}</summary>
       <${Source} value=${lines.join("\n")} label=${t("setup.operation.output")} /></details>`}

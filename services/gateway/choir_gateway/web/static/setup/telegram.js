@@ -1,7 +1,8 @@
 /* Connecting a Telegram bot: a form for its token, then the code for the person, until the bot is connected. */
 import {send} from "../app/api.js";
 import {html, useEffect, useRef, useState} from "../app/html.js";
-import {problemText, t} from "../app/texts.js";
+import {problemText, serverText} from "../app/sentences.js";
+import {t} from "../app/texts.js";
 import {ActionButton, Badge, Details, Dialog, Field, Section, Waiting, showInvisible} from "../cockpit/kit.js";
 import {formatAgo, formatNumber} from "../cockpit/formats.js";
 import {useResource} from "../cockpit/resource.js";
@@ -64,7 +65,7 @@ function Connection({connection, cancel}) {
       ${/^https:\/\//.test(link) && html`<p>${t("setup.telegram.link")} <a href=${link} target="_blank" rel="noreferrer noopener">${link}</a></p>`}
       <p class="detail" aria-live="off">${t("setup.telegram.expires", {when: formatAgo(connection.expires_at)})}</p>
       ${connection.wrong_codes > 0 && html`<p class="problem">${t("setup.telegram.wrong", {count: formatNumber(connection.wrong_codes)})}</p>`}
-      ${connection.trouble && html`<p class="problem"><${Sentence} text=${connection.trouble} /></p>`}
+      ${connection.trouble && html`<p class="problem"><${Sentence} text=${serverText(connection.trouble)} /></p>`}
       <div class="toolbar"><${ActionButton} label=${t("setup.telegram.cancel.label", {bot: `@${bot}`})} action=${cancel}>${t("setup.cancel")}</${ActionButton}></div>`}
     ${state === "applying" && html`<p>${t("setup.telegram.moving", {agent})}</p>`}
     ${state === "connected" && html`<p>${t("setup.telegram.done", {bot: `@${bot}`, agent})}</p>
@@ -74,7 +75,7 @@ function Connection({connection, cancel}) {
         [t("setup.conversation.name"), html`<code>${connection.dm}</code>`],
         [t("setup.telegram.secret"), html`<code>${connection.secret}</code>`],
       ]} />
-      ${connection.remaining.map((it) => html`<p class="setup-note" key=${it}><${Sentence} text=${it} /></p>`)}`}
+      ${connection.remaining.map((it) => html`<p class="setup-note" key=${it}><${Sentence} text=${serverText(it)} /></p>`)}`}
     ${state === "failed" && html`<p class="problem"><${Sentence} text=${problemText(connection.error?.message ?? "", connection.error?.code)} /></p>`}
   </article>`;
 }
