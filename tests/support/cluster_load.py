@@ -65,7 +65,8 @@ class ClusterLoad:
         while time.monotonic() < until:
             with contextlib.suppress(httpx2.HTTPError):
                 answer = self._client.post("/messages", json=body, headers={IDEMPOTENCY_KEY: mark})
-                assert answer.status_code not in (400, 401, 403, 404, 422), answer.text
+                refused = (400, 401, 403, 404, 422)
+                assert answer.status_code not in refused, f"{answer.status_code} {answer.headers} {answer.text}"
                 if answer.is_success:
                     self.accepted[mark] = answer.json()["inbox_id"]
                     return
