@@ -26,12 +26,17 @@ def need_cluster() -> Path:
     return Path(KUBECONFIG)
 
 
-def kubectl(*arguments: str, stdin: str = "", check: bool = True) -> str:
-    """Run kubectl and return what it prints."""
+def kubectl_command(*arguments: str) -> list[str]:
+    """Return the command that runs kubectl on the cluster."""
     beside = Path(KUBECONFIG).parent / "bin" / "kubectl"
     program = str(beside) if beside.exists() else shutil.which("kubectl") or "kubectl"
+    return [program, "--kubeconfig", KUBECONFIG, *arguments]
+
+
+def kubectl(*arguments: str, stdin: str = "", check: bool = True) -> str:
+    """Run kubectl and return what it prints."""
     done = subprocess.run(
-        [program, "--kubeconfig", KUBECONFIG, *arguments],
+        kubectl_command(*arguments),
         input=stdin,
         capture_output=True,
         text=True,

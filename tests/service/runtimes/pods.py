@@ -71,7 +71,7 @@ class PodYard:
         raise AssertionError(f"no report; {log.read_text() if log.exists() else 'and no log'}")
 
     async def places(self) -> list[str]:
-        """Return the names of this yard's pods, living or not, except those that only their node clears up."""
+        """Return the names of this yard's pods, living or not, except those that nodes clear up."""
         api = self.api()
         found = await api.list_pods({"choir.claim": self.claim})
         await api.close()

@@ -95,7 +95,10 @@ def pod_manifest(
         "kind": "Pod",
         "metadata": {
             "name": pod_name(site, spec.agent_id, spec.session_id, spec.epoch),
-            "labels": {**agent_labels(site, spec.agent_id), "app.kubernetes.io/name": "choir-agent"},
+            "labels": {
+                **agent_labels(site, spec.agent_id),
+                "app.kubernetes.io/name": "choir-agent",
+            },
             "annotations": {
                 AGENT: spec.agent_id,
                 SESSION: spec.session_id,

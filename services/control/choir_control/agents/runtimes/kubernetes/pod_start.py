@@ -25,7 +25,8 @@ log = structlog.get_logger()
 
 START_S = 180.0
 """Time for a node to be found or added, and to pull the image, in seconds."""
-FIRST_POLL_S, LONGEST_POLL_S = 0.1, 1.0
+FIRST_POLL_S, LONGEST_POLL_S = 0.1, 0.5
+REMOVED_WITHIN_S = 30.0
 ATTACH_ATTEMPTS = 5
 
 
@@ -34,7 +35,8 @@ async def start_pod(
 ) -> Pod:
     """Create a pod, wait until it runs, and write its whole standard input.
 
-    `others` are the labels of its agent's pods. Raises Conflict when one of them runs, and Unavailable. No pod is left after an error.
+    `others` are the labels of its agent's pods. Raises Conflict when one of them runs, and Unavailable. No
+    pod is left after an error.
     """
     await _refuse_second(api, others)
     created = await api.create(manifest)
@@ -52,9 +54,9 @@ async def start_pod(
 async def remove_pod(api: PodApi, name: str, uid: str, grace_s: int, confirm_s: float) -> None:
     """Delete a pod and wait until its node has confirmed that its processes ended.
 
-    Its node may take 10 s more to clear up its volumes, and only then removes it from the API server. If the node has not `confirm_s` seconds after the grace, the pod is deleted without it: the node is
-    lost or cut off, and what an agent there still writes to the log is refused by its epoch. Raises
-    Unavailable.
+    The pod may stay with the API server for 10 s more, while its node clears up volumes. If the node has not
+    confirmed the end `confirm_s` seconds after the grace, the pod is deleted without it: the node is lost or
+    cut off, and what an agent there still writes to the log is refused by its epoch. Raises Unavailable.
     """
     await api.delete(name, uid, grace_s)
     if await _await_end(api, name, uid, grace_s + confirm_s):
@@ -120,6 +122,6 @@ async def _await_end(api: PodApi, name: str, uid: str, within_s: float) -> bool:
 
 async def _remove_quietly(api: PodApi, name: str, uid: str) -> None:
     try:
-        await remove_pod(api, name, uid, 1, LONGEST_POLL_S * 30)
+        await remove_pod(api, name, uid, 1, REMOVED_WITHIN_S)
     except Unavailable as error:
         log.warning("cannot remove a pod that did not start", pod=name, error=error.message)

@@ -228,7 +228,7 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
             await self.hand_over()
 
     async def hand_over(self) -> None:
-        """Release the adapter's resources; the next leader removes the agents, as after a crash of this one."""
+        """Release the adapter's resources; the next leader removes the agents, as after a crash."""
         if self._closed:
             return
         self._closed = True
