@@ -1,7 +1,7 @@
 """Production on a real cluster under load: every part is killed again and again, and updated.
 
-Nothing is lost and nothing doubled: see `ClusterLoad.check`. It prints how long each part takes to be back, and
-how long a message that was said meanwhile waited for its answer at most.
+Nothing is lost and nothing doubled: see `ClusterLoad.check`. It prints how long each part takes to be back,
+and how long a message that was said meanwhile waited for its answer at most.
 """
 
 import json
