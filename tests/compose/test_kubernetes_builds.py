@@ -15,6 +15,8 @@ import pytest
 from tests.service.images.forge import ECHO, GitRepository, a_manifest
 from tests.service.runtimes.containers import connect
 from tests.support.cluster import (
+    AGENT,
+    LEADER,
     MENDED_WITHIN_S,
     NAMESPACE,
     ROOT,
@@ -37,7 +39,6 @@ from tests.support.cluster_registry import (
 pytestmark = pytest.mark.nightly
 
 BUILDS = "choir-builds"
-LEADER, AGENT = "choir.leader=choir-home", "choir.managed=true"
 CHOIRCTL = ("-n", NAMESPACE, "exec", "service/control", "--", "choirctl")
 MAKES = "FROM choir-base\nRUN useradd --system {user} && install -d -o {user} /made{more}\n"
 OWNER = 10001

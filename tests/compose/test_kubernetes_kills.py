@@ -15,6 +15,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.cluster import (
+    AGENT,
+    LEADER,
     MENDED_WITHIN_S,
     NAMESPACE,
     kubectl,
@@ -28,7 +30,6 @@ pytestmark = pytest.mark.nightly
 ROUNDS = int(os.environ.get("CHOIR_POD_KILL_ROUNDS", "1"))
 ROUNDS_PER_UPDATE = 4
 TURN_S, LOOK_S = 0.8, 0.3
-LEADER, AGENT = "choir.leader=choir-home", "choir.managed=true"
 PARTS = {
     "control (the leader)": LEADER,
     "gateway (one of two)": "app=gateway",

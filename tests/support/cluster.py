@@ -14,6 +14,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 OVERLAYS = ROOT / "deploy" / "kubernetes" / "overlays"
 NAMESPACE = "choir"
+LEADER, AGENT = "choir.leader=choir-home", "choir.managed=true"
+"""Labels of the leading pod of control, and of agents' pods."""
 MENDED_WITHIN_S = 600.0
 KUBECONFIG = os.environ.get("KUBECONFIG", "")
 DEADLINE_S = 300.0

@@ -23,6 +23,11 @@ from tests.support.postgres_proxy import postgres_proxy
 
 SERVICE = "choir-control"
 SILENCE_S = 3.0
+HOLDER = (
+    "SELECT min(pid) FROM pg_locks JOIN pg_database ON database = pg_database.oid"
+    " WHERE locktype = 'advisory' AND granted AND datname = current_database()"
+)
+END_HOLDER = f"SELECT pid FROM ({HOLDER}) AS holder(pid) WHERE pg_terminate_backend(pid)"
 READ = "SELECT term FROM choir_control.leader_term"
 
 
@@ -109,6 +114,18 @@ async def test_questions_at_the_same_time_are_asked_one_after_the_other(dsn: str
         assert answers[:3] == [lock.name, False, lock.name]
     finally:
         lock.drop()
+
+
+async def test_a_leader_whose_session_ends_takes_the_lock_again_before_its_next_check(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("choir_control.leadership.leadership.INTERVAL_S", 60.0)
+    async with control(dsn) as leader:
+        await leader.lead()
+        async with running(leader.leadership.watch()), asyncio.timeout(SILENCE_S - 0.5):
+            ended = await leader.database.fetchval(END_HOLDER)
+            while await leader.database.fetchval(HOLDER) in (ended, None):
+                await asyncio.sleep(0.05)
 
 
 async def test_a_silent_leader_is_replaced_and_neither_its_old_nor_new_connections_write(

@@ -6,6 +6,7 @@ has ended its sessions, and new ones are refused (`prepare`). docs/decisions/011
 """
 
 import asyncio
+import contextlib
 
 import structlog
 
@@ -125,7 +126,7 @@ class Leadership:
         await self._in_doubt.wait()
 
     async def watch(self) -> None:
-        """Check the lock each second, until it is released.
+        """Check the lock each second, and when its connection ends, until it is released.
 
         Raises LeadershipLost when another process leads or has led.
         """
@@ -133,7 +134,9 @@ class Leadership:
         checked_at = loop.time()
         while True:
             # after a slow answer at once: Postgres counts from it how long this session is silent
-            await asyncio.sleep(checked_at + INTERVAL_S - loop.time())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(checked_at + INTERVAL_S):
+                    await self._lock.closed.wait()
             checked_at = loop.time()
             is_held = await self._check()
             if self._is_released:

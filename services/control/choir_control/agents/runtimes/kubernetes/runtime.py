@@ -233,6 +233,8 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
             return
         self._closed = True
         await self._watcher.stop()
+        outputs = [agent.output for agent in self._agents.values() if agent.output is not None]
+        await asyncio.gather(*(output.settled(0) for output in outputs))
         for task in self._watchers:
             task.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
