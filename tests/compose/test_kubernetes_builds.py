@@ -1,6 +1,6 @@
 """An agent whose Dockerfile has RUN, built and updated by choirctl on a real cluster with a registry.
 
-Control is killed while a Job builds. The update ends as interrupted, no Job is left, the agent goes on with
+Control is killed while a Job builds. The update ends as interrupted, no Job is left, the agent keeps
 the image that it had, and the next update succeeds.
 """
 

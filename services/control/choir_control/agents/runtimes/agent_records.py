@@ -58,14 +58,6 @@ class RuntimeWithRecords(Generic[A]):
     async def claim_address(self) -> None:
         """Do nothing: clients have the address of one process."""
 
-    async def close(self) -> None:
-        """Kill the agents that still run and release the adapter's resources."""
-        raise NotImplementedError
-
-    async def hand_over(self) -> None:
-        """Kill the agents: they are children of this process, or on its host."""
-        await self.close()
-
     def _reserve(self, agent: A) -> A:
         """Enter an agent before the first await of its start, so that a second start is refused.
 

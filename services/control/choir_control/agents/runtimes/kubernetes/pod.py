@@ -93,18 +93,7 @@ def pod_manifest(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": pod_name(site, spec.agent_id, spec.session_id, spec.epoch),
-            "labels": {
-                **agent_labels(site, spec.agent_id),
-                "app.kubernetes.io/name": "choir-agent",
-            },
-            "annotations": {
-                AGENT: spec.agent_id,
-                SESSION: spec.session_id,
-                EPOCH: str(spec.epoch),
-            },
-        },
+        "metadata": _metadata(site, spec),
         "spec": {
             # control starts an agent again, with a new epoch
             "restartPolicy": "Never",
@@ -132,6 +121,18 @@ def pod_manifest(
                     "emptyDir": {"medium": "Memory", "sizeLimit": str(site.limits.tmp_bytes)},
                 },
             ],
+        },
+    }
+
+
+def _metadata(site: PodSite, spec: LaunchSpec) -> JsonObject:
+    return {
+        "name": pod_name(site, spec.agent_id, spec.session_id, spec.epoch),
+        "labels": {**agent_labels(site, spec.agent_id), "app.kubernetes.io/name": "choir-agent"},
+        "annotations": {
+            AGENT: spec.agent_id,
+            SESSION: spec.session_id,
+            EPOCH: str(spec.epoch),
         },
     }
 
