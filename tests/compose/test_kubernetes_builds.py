@@ -73,12 +73,24 @@ def builds(image_registry: Registry, production: None) -> Iterator[None]:
         f"CHOIR_BUILDER_IMAGE={BUILDER}",
     )
     kubectl("-n", NAMESPACE, "rollout", "status", "deployment/control", "--timeout=600s")
+    wait_for_new_leader()
     try:
         yield
     finally:
         kubectl("delete", "namespace", BUILDS, "--wait=false")
         client.images.remove(agent, force=True)
         client.close()
+
+
+def wait_for_new_leader() -> None:
+    """Wait until one pod of control leads, and none is about to end."""
+    until = time.monotonic() + MENDED_WITHIN_S
+    while time.monotonic() < until:
+        names = kubectl("-n", NAMESPACE, "get", "pods", "-l", LEADER, "-o", "name").split()
+        if len(names) == len(kubectl_pods(LEADER)) == 1:
+            return
+        time.sleep(0.5)
+    raise AssertionError(kubectl("-n", NAMESPACE, "get", "pods", "-o", "wide"))
 
 
 @pytest.fixture(scope="module")
