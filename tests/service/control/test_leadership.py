@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 import httpx2
@@ -207,6 +207,21 @@ async def test_a_slow_postgres_changes_nothing_although_a_standby_waits(dsn: str
             assert await leader.writes()
 
 
+def _somebody_leads(dsn: str) -> Callable[[], Awaitable[bool]]:
+    lock = LeaderLock(
+        Database(dsn, PASSWORD, size=1, application=SERVICE), service=SERVICE, silence_s=SILENCE_S
+    )
+
+    async def leads() -> bool:
+        await lock.connect()
+        try:
+            return await lock.holder() is not None
+        finally:
+            lock.drop()
+
+    return leads
+
+
 async def test_a_leader_whose_start_takes_long_is_not_replaced(stopped: World) -> None:
     silence_s = {"leader_silence_s": SILENCE_S}
     stopped.settings = stopped.settings.model_copy(update=silence_s)
@@ -215,7 +230,7 @@ async def test_a_leader_whose_start_takes_long_is_not_replaced(stopped: World) -
     async with control(stopped.settings.postgres_dsn) as standby:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(stopped.start(runtime))
-            await asyncio.sleep(0.5)
+            await until(_somebody_leads(stopped.settings.postgres_dsn), 30)
             waiting = tasks.create_task(standby.lead())
             await asyncio.sleep(3 * SILENCE_S)
             assert not waiting.done()
