@@ -119,11 +119,10 @@ def made_by() -> str:
 
 
 def image() -> str:
-    """Return the image of the agent's pod."""
-    return kubectl(
-        *("-n", NAMESPACE, "get", "pods", "-l", AGENT),
-        *("-o", "jsonpath={.items[*].spec.containers[0].image}"),
-    )
+    """Return the image of the agent's pod; its node may still clear up an earlier one."""
+    (name,) = kubectl_pods(AGENT)
+    path = "jsonpath={.spec.containers[0].image}"
+    return kubectl("-n", NAMESPACE, "get", "pod", name, "-o", path)
 
 
 def wait_for_run() -> None:
