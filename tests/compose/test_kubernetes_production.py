@@ -4,22 +4,30 @@
 ingress controller nor a metrics server.
 """
 
+import contextlib
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
+from docker.errors import APIError
 
 from tests.compose.production_overlay import on_this_cluster
+from tests.service.runtimes.containers import connect
 from tests.support.cluster import (
+    LEADER,
+    MENDED_WITHIN_S,
     NAMESPACE,
     ROOT,
     apply,
     chat,
     kubectl,
+    kubectl_pods,
     need_cluster,
     wait_until_available,
 )
+from tests.support.cluster_load import ClusterLoad
 
 pytestmark = pytest.mark.nightly
 
@@ -90,6 +98,29 @@ def test_a_replica_dies_and_the_next_message_is_answered(production: None, pod: 
     # not waited for: the others carry on
     assert chat(f"hello without {pod}", attempts=1)
     wait_until_available()
+
+
+def test_a_leader_that_hangs_is_replaced_and_nothing_is_lost_or_doubled(production: None) -> None:
+    load, client = ClusterLoad(), connect()
+    load.ask()
+    (leader,) = kubectl_pods(LEADER)
+    labels = [f"io.kubernetes.pod.name={leader}", "io.kubernetes.container.name=control"]
+    (container,) = client.containers.list(filters={"label": labels})
+    with load.talking():
+        container.pause()  # its connections stay open, as when its node hangs
+        paused = time.monotonic()
+        while set(kubectl_pods(LEADER)) <= {leader}:
+            assert time.monotonic() - paused < MENDED_WITHIN_S
+            time.sleep(0.3)
+    load.ask()
+    print(f"a message waited {load.longest_wait(paused):.1f} s")
+    with contextlib.suppress(APIError):  # its probe may have failed meanwhile
+        container.unpause()
+    wait_until_available()
+    load.ask()
+    print(load.check())
+    load.close()
+    client.close()
 
 
 def test_a_rolling_update_of_the_bus_and_memory_loses_no_message(production: None) -> None:

@@ -14,6 +14,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 OVERLAYS = ROOT / "deploy" / "kubernetes" / "overlays"
 NAMESPACE = "choir"
+LEADER, AGENT = "choir.leader=choir-home", "choir.managed=true"
+"""Labels of the leading pod of control, and of agents' pods."""
 MENDED_WITHIN_S = 600.0
 KUBECONFIG = os.environ.get("KUBECONFIG", "")
 DEADLINE_S = 300.0
@@ -26,12 +28,17 @@ def need_cluster() -> Path:
     return Path(KUBECONFIG)
 
 
-def kubectl(*arguments: str, stdin: str = "", check: bool = True) -> str:
-    """Run kubectl and return what it prints."""
+def kubectl_command(*arguments: str) -> list[str]:
+    """Return the command that runs kubectl on the cluster."""
     beside = Path(KUBECONFIG).parent / "bin" / "kubectl"
     program = str(beside) if beside.exists() else shutil.which("kubectl") or "kubectl"
+    return [program, "--kubeconfig", KUBECONFIG, *arguments]
+
+
+def kubectl(*arguments: str, stdin: str = "", check: bool = True) -> str:
+    """Run kubectl and return what it prints."""
     done = subprocess.run(
-        [program, "--kubeconfig", KUBECONFIG, *arguments],
+        kubectl_command(*arguments),
         input=stdin,
         capture_output=True,
         text=True,

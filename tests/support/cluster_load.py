@@ -41,6 +41,8 @@ class ClusterLoad:
         """Which message each outbox id answers."""
         self.texts: dict[str, str] = {}
         """What was answered to a message."""
+        self.turns: list[tuple[float, float]] = []
+        """When each message was said and when it was answered, by the monotonic clock."""
         self.fault = ""
         self._run = secrets.token_hex(4)
         self._number = 0
@@ -56,7 +58,12 @@ class ClusterLoad:
                 assert time.monotonic() - began < MENDED_WITHIN_S, f"{mark} was never answered"
                 time.sleep(0.1)
                 self._listen()
+            self.turns.append((began, time.monotonic()))
             return time.monotonic() - began
+
+    def longest_wait(self, since: float) -> float:
+        """Return the seconds that a message had to wait at most, counted from `since` if it is older."""
+        return max(end - max(began, since) for began, end in self.turns if end > since)
 
     def _say(self, mark: str) -> None:
         call = json.dumps({"command": f"echo {mark} >> ledger.txt"})
@@ -65,7 +72,8 @@ class ClusterLoad:
         while time.monotonic() < until:
             with contextlib.suppress(httpx2.HTTPError):
                 answer = self._client.post("/messages", json=body, headers={IDEMPOTENCY_KEY: mark})
-                assert answer.status_code not in (400, 401, 403, 404, 422), answer.text
+                refused = (400, 401, 403, 404, 422)
+                assert answer.status_code not in refused, (answer.status_code, answer.text)
                 if answer.is_success:
                     self.accepted[mark] = answer.json()["inbox_id"]
                     return

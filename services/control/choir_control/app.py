@@ -167,7 +167,7 @@ class ControlApp:
     async def _hand_over(self, background: asyncio.Task[None]) -> None:
         """Free the lock as soon as nothing here writes; the standby resumes the agents."""
         await asyncio.wait((background,), timeout=HAND_OVER_S)
-        await self._runtime.close()
+        await self._runtime.hand_over()
         await self.services.database.close()
         self.services.leadership.release()
         log.info("handed over to a standby")

@@ -72,6 +72,9 @@ class HandRuntime:
     async def close(self) -> None:
         self.alive.clear()
 
+    async def hand_over(self) -> None:
+        await self.close()
+
 
 def _running(spec: LaunchSpec) -> RunningAgent:
     return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, "hand", None)

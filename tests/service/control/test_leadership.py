@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 import httpx2
@@ -23,6 +23,11 @@ from tests.support.postgres_proxy import postgres_proxy
 
 SERVICE = "choir-control"
 SILENCE_S = 3.0
+HOLDER = (
+    "SELECT min(pid) FROM pg_locks JOIN pg_database ON database = pg_database.oid"
+    " WHERE locktype = 'advisory' AND granted AND datname = current_database()"
+)
+END_HOLDER = f"SELECT pid FROM ({HOLDER}) AS holder(pid) WHERE pg_terminate_backend(pid)"
 READ = "SELECT term FROM choir_control.leader_term"
 
 
@@ -111,6 +116,18 @@ async def test_questions_at_the_same_time_are_asked_one_after_the_other(dsn: str
         lock.drop()
 
 
+async def test_a_leader_whose_session_ends_takes_the_lock_again_before_its_next_check(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("choir_control.leadership.leadership.INTERVAL_S", 60.0)
+    async with control(dsn) as leader:
+        await leader.lead()
+        async with running(leader.leadership.watch()), asyncio.timeout(SILENCE_S - 0.5):
+            ended = await leader.database.fetchval(END_HOLDER)
+            while await leader.database.fetchval(HOLDER) in (ended, None):
+                await asyncio.sleep(0.05)
+
+
 async def test_a_silent_leader_is_replaced_and_neither_its_old_nor_new_connections_write(
     dsn: str,
 ) -> None:
@@ -190,6 +207,21 @@ async def test_a_slow_postgres_changes_nothing_although_a_standby_waits(dsn: str
             assert await leader.writes()
 
 
+def _somebody_leads(dsn: str) -> Callable[[], Awaitable[bool]]:
+    lock = LeaderLock(
+        Database(dsn, PASSWORD, size=1, application=SERVICE), service=SERVICE, silence_s=SILENCE_S
+    )
+
+    async def leads() -> bool:
+        await lock.connect()
+        try:
+            return await lock.holder() is not None
+        finally:
+            lock.drop()
+
+    return leads
+
+
 async def test_a_leader_whose_start_takes_long_is_not_replaced(stopped: World) -> None:
     silence_s = {"leader_silence_s": SILENCE_S}
     stopped.settings = stopped.settings.model_copy(update=silence_s)
@@ -198,7 +230,7 @@ async def test_a_leader_whose_start_takes_long_is_not_replaced(stopped: World) -
     async with control(stopped.settings.postgres_dsn) as standby:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(stopped.start(runtime))
-            await asyncio.sleep(0.5)
+            await until(_somebody_leads(stopped.settings.postgres_dsn), 30)
             waiting = tasks.create_task(standby.lead())
             await asyncio.sleep(3 * SILENCE_S)
             assert not waiting.done()

@@ -1,13 +1,12 @@
 """A repository with RUN is built by a Job of a real cluster, pushed to a real registry, and used by a pod."""
 
-import base64
 import json
 import os
 import secrets
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,18 @@ from choir_control.images.job.manifest import JobSite
 from tests.service.images.forge import Forge, Told, a_manifest
 from tests.service.runtimes.containers import PYTHON_IMAGE, connect
 from tests.service.runtimes.pods import PodYard, make_runtime
-from tests.support.cluster import ROOT, apply, kubectl, need_cluster, volume_of
-from tests.support.ports import free_port
+from tests.support.cluster import apply, kubectl, need_cluster, volume_of
+from tests.support.cluster_registry import (
+    BUILDER,
+    SECRET,
+    Registry,
+    build_builder,
+    running_registry,
+)
 
 pytestmark = pytest.mark.nightly
 
 NAMESPACE = f"choir-test-builds-{secrets.token_hex(3)}"
-SECRET = "choir-registry"
-HTPASSWD = "choir:$2y$05$abcdefghijklmnopqrstuuqwWMzKt5N8p.u2GX5MuH1t19BMWuLOW\n"
-PASSWORD = "p"
-CONFIG = """
-version: 0.1
-storage: {{filesystem: {{rootdirectory: {top}/data}}}}
-http: {{addr: "{address}", tls: {{certificate: {top}/tls.crt, key: {top}/tls.key}}}}
-auth: {{htpasswd: {{realm: choir, path: {top}/htpasswd}}}}
-"""
 AGENT = """
 FROM {python}
 RUN mkdir -p /opt/agent/bin && ln -s $(command -v python3) /opt/agent/bin/python
@@ -53,68 +49,12 @@ RUN printf '#!/bin/sh\\necho made by $(stat -c %%U /made)\\n' > /choir/tools/age
 """
 
 
-@dataclass
-class Registry:
-    """Debian's registry over TLS with a password, and where it is."""
-
-    address: str
-    top: Path
-
-    @property
-    def login(self) -> dict[str, str]:
-        """Return the credential for a Docker engine."""
-        return {"username": "choir", "password": PASSWORD}
-
-    def secret(self, namespace: str) -> dict[str, Any]:
-        """Return the Secret with its credential and certificate."""
-        auth = base64.b64encode(f"choir:{PASSWORD}".encode()).decode()
-        config = json.dumps({"auths": {self.address: {"auth": auth}}})
-        return {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": SECRET, "namespace": namespace},
-            "type": "kubernetes.io/dockerconfigjson",
-            "stringData": {
-                ".dockerconfigjson": config,
-                "ca.crt": (self.top / "tls.crt").read_text(),
-            },
-        }
-
-
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    """Run a registry that pods and the node reach at the bridge's address."""
+    """Run a registry that pods and the node reach."""
     need_cluster()
-    top, client = tmp_path_factory.mktemp("registry"), connect()
-    bridge = client.networks.get("bridge").attrs["IPAM"]["Config"][0]
-    host = bridge.get("Gateway") or bridge["Subnet"].rpartition(".")[0] + ".1"
-    address = f"{host}:{free_port()}"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-            *("-subj", "/CN=registry", "-addext", f"subjectAltName=IP:{host}"),
-            *("-keyout", top / "tls.key", "-out", top / "tls.crt"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    (top / "htpasswd").write_text(HTPASSWD)
-    (top / "config.yml").write_text(CONFIG.format(top=top, address=address))
-    trusted = Path("/etc/docker/certs.d") / address
-    trusted.mkdir(parents=True)
-    (trusted / "ca.crt").write_bytes((top / "tls.crt").read_bytes())
-    with subprocess.Popen(
-        ["docker-registry", "serve", top / "config.yml"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            yield Registry(address, top)
-        finally:
-            process.terminate()
-            (trusted / "ca.crt").unlink()
-            trusted.rmdir()
-            client.close()
+    with running_registry(tmp_path_factory.mktemp("registry")) as registry:
+        yield registry
 
 
 @pytest.fixture(scope="module")
@@ -125,16 +65,7 @@ def agent_image(registry: Registry, tmp_path_factory: pytest.TempPathFactory) ->
     (folder / "Dockerfile").write_text(AGENT.format(python=PYTHON_IMAGE))
     subprocess.run(["docker", "build", "--quiet", "--tag", name, folder], check=True)
     client.images.push(name, auth_config=registry.login)
-    command = [
-        "docker",
-        "build",
-        "--quiet",
-        "--file",
-        "deploy/docker/Dockerfile",
-        "--target",
-        "builder",
-    ]
-    subprocess.run([*command, "--tag", "choir-builder:local", "."], cwd=ROOT, check=True)
+    build_builder()
     yield name
     client.images.remove(name, force=True)
     client.close()
@@ -162,7 +93,7 @@ def site(registry: Registry, agent_image: str, namespace: str) -> JobSite:
         claim="home",
         repository=f"{registry.address}/choir/agents",
         agent_image=agent_image,
-        builder_image="choir-builder:local",
+        builder_image=BUILDER,
         secret=SECRET,
         seccomp_profile="",
         memory_bytes=1 << 30,

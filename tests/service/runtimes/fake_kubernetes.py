@@ -53,6 +53,8 @@ class FakeKubernetes:
         self.url = ""
         self.is_cut_off = False
         """Whether the node does not hear of deletions."""
+        self.clear_up_s = 0.0
+        """Time between the end of a deleted pod's process and the end of its object, in seconds."""
         self._version = 0
         self._events: list[tuple[int, str, dict[str, Any]]] = []
         self._watches: set[web.StreamResponse] = set()
@@ -284,7 +286,8 @@ class FakeKubernetes:
         except TimeoutError:
             self.signal(pod, signal.SIGKILL)
             await pod.ended.wait()
-        await asyncio.sleep(0)  # the node reports the exit code before it confirms the deletion
+        # the node reports the exit code before it confirms the deletion
+        await asyncio.sleep(self.clear_up_s)
         if self.pods.pop(pod.name, None) is pod:
             self._tell("DELETED", pod)
 

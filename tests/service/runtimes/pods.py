@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from choir_control.agents.runtimes.kubernetes.api import PodApi
+from choir_control.agents.runtimes.kubernetes.pod_state import is_cleared_up
 from choir_control.agents.runtimes.kubernetes.runtime import KubernetesRuntime
 from choir_control.agents.runtimes.port import AgentExit, ControlAddress, LaunchSpec
 from tests.security.runtimes.confined import DEADLINE_S, TOKEN
@@ -70,11 +71,11 @@ class PodYard:
         raise AssertionError(f"no report; {log.read_text() if log.exists() else 'and no log'}")
 
     async def places(self) -> list[str]:
-        """Return the names of this yard's pods, living or not."""
+        """Return the names of this yard's pods, living or not, except those that nodes clear up."""
         api = self.api()
         found = await api.list_pods({"choir.claim": self.claim})
         await api.close()
-        return [str(pod["metadata"]["name"]) for pod in found.pods]
+        return [str(pod["metadata"]["name"]) for pod in found.pods if not is_cleared_up(pod)]
 
 
 @dataclass

@@ -60,6 +60,25 @@ class TestKubernetesRuntime(RuntimeConformance):
             assert (await yard.next_exit()).epoch == 1
 
 
+async def test_an_agent_starts_again_while_its_node_clears_up_the_earlier_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster, "clear_up_s", 30.0)
+    async with fake_yard_for(cluster, "waiting") as yard, asyncio.timeout(20):
+        first = await yard.runtime.start(yard.spec())
+        await yard.report()
+        await yard.runtime.stop("main", 1)
+        second = await yard.runtime.start(yard.spec(epoch=2))
+        assert {pod.name for pod in yard.pods()} == {first.handle, second.handle}
+        # nor does the next leader wait
+        await yard.runtime.hand_over()
+        assert await yard.places() == [second.handle]
+        next_control = yard.another()
+        assert await next_control.remove_orphans() == 1
+        assert (await next_control.start(yard.spec(epoch=3))).epoch == 3
+        await next_control.close()
+
+
 async def test_an_api_server_that_is_not_there_is_said_in_a_sentence() -> None:
     async with fake_yard_for(cluster, "unused") as yard:
         config = yard.home / "nowhere"

@@ -185,8 +185,7 @@ def search(
     filters |= {"until": until, "min_days_ago": min_days_ago, "max_days_ago": max_days_ago}
     filters |= {"collection": collection, "min_trust": min_trust, "tags": _parse_tags(tags)}
     filters |= {"scopes": scopes, "include": include, "min_score": min_score}
-    chosen = _chosen_store(store, session, speakers, grain)
-    stores = STORES if chosen == "all" and query.strip() else (chosen.replace("all", "knowledge"),)
+    stores = _chosen_stores(_chosen_store(store, session, speakers, grain), query)
     request = JSON_OBJECT.validate_python(
         {name: value for name, value in filters.items() if value is not None}
     )
@@ -195,6 +194,10 @@ def search(
         return [await memory.search_by({**request, "store": each}) for each in stores]
 
     found = send(find_target(ctx, home, url), agent, search_stores)
+    _print_hits(found, limit, as_json=as_json)
+
+
+def _print_hits(found: Sequence[MemoryHits], limit: int, *, as_json: bool) -> None:
     merged = merge_hits(found, limit)
     if as_json:
         print_json(merged)
@@ -239,6 +242,13 @@ def _chosen_store(
 ) -> str:
     """Return the store; a filter that only sessions have implies that store."""
     return "session" if session or speakers or grain else store
+
+
+def _chosen_stores(store: str, query: str) -> Sequence[str]:
+    """Return the stores to search; only a search with words takes place in both."""
+    if store != "all":
+        return (store,)
+    return STORES if query.strip() else STORES[:1]
 
 
 def _render_parameter(value: object) -> str | list[str]:

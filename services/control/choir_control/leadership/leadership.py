@@ -6,6 +6,7 @@ has ended its sessions, and new ones are refused (`prepare`). docs/decisions/011
 """
 
 import asyncio
+import contextlib
 
 import structlog
 
@@ -16,7 +17,9 @@ from choir_control.leadership.lock_store import FENCE_WITHIN_MS, LeaderLock
 log = structlog.get_logger("choir.leadership")
 
 INTERVAL_S = 1.0
-"""Seconds between two attempts of a standby, and between two checks of the leader."""
+"""Seconds between two checks of the leader, and the time after which an answer is slow to a standby."""
+STANDBY_INTERVAL_S = 0.25
+"""Seconds between two attempts of a standby. Postgres frees the lock of a killed process at once."""
 ANSWER_S = 3.0
 """Seconds after which a missing answer of Postgres counts as a loss of the connection."""
 REGAIN_PAUSE_S = 0.2
@@ -68,7 +71,7 @@ class Leadership:
         loop = asyncio.get_running_loop()
         calm_at = loop.time()
         while True:
-            await asyncio.sleep(INTERVAL_S)
+            await asyncio.sleep(STANDBY_INTERVAL_S)
             began_at = loop.time()
             try:
                 if await self._try_as_standby(may_take=began_at >= calm_at):
@@ -123,7 +126,7 @@ class Leadership:
         await self._in_doubt.wait()
 
     async def watch(self) -> None:
-        """Check the lock each second, until it is released.
+        """Check the lock each second, and when its connection ends, until it is released.
 
         Raises LeadershipLost when another process leads or has led.
         """
@@ -131,7 +134,9 @@ class Leadership:
         checked_at = loop.time()
         while True:
             # after a slow answer at once: Postgres counts from it how long this session is silent
-            await asyncio.sleep(checked_at + INTERVAL_S - loop.time())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(checked_at + INTERVAL_S):
+                    await self._lock.closed.wait()
             checked_at = loop.time()
             is_held = await self._check()
             if self._is_released:
@@ -240,7 +245,7 @@ class Leadership:
         self._lock.drop()
 
     def release(self) -> None:
-        """Free the lock; a standby takes it within a second. The process must not write afterwards."""
+        """Free the lock; a standby takes it at once. The process must not write afterwards."""
         self._is_released = True
         self._is_held.clear()
         self._lock.drop()

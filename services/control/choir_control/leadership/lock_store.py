@@ -58,6 +58,8 @@ class LeaderLock:
         self._silence_ms = round(silence_s * 1000)
         self._connection: DedicatedConnection | None = None
         self._asking = asyncio.Lock()
+        self.closed = asyncio.Event()
+        """Set when the connection ends, until the next one is open."""
 
     @property
     def is_connected(self) -> bool:
@@ -66,13 +68,13 @@ class LeaderLock:
 
     async def connect_at_start(self) -> None:
         """Connect; wait up to 30 s for a server that is starting. Raises StartupError."""
-        self._connection = await self._database.wait_for_server(self._open)
+        self._use(await self._database.wait_for_server(self._open))
 
     async def connect(self) -> None:
         """Connect again."""
         self.drop()
         with translate_errors():
-            self._connection = await self._open()
+            self._use(await self._open())
 
     async def _open(self, name: str = STANDBY) -> DedicatedConnection:
         # Postgres ends a session that says nothing for so long, and frees its lock: a leader that is paused,
@@ -80,6 +82,15 @@ class LeaderLock:
         return await self._database.open_dedicated(
             application_name=name, idle_session_timeout=str(self._silence_ms)
         )
+
+    def _use(self, connection: DedicatedConnection) -> None:
+        self._connection = connection
+        self.closed.clear()
+        connection.add_termination_listener(self._note_end)
+
+    def _note_end(self, connection: object) -> None:
+        if connection is self._connection:
+            self.closed.set()
 
     async def try_take(self) -> bool:
         """Take the lock if it is free; return whether this session holds it now."""

@@ -167,3 +167,7 @@ class AgentRuntime(Protocol):
     async def close(self) -> None:
         """Kill the agents that still run and release the adapter's resources."""
         ...
+
+    async def hand_over(self) -> None:
+        """Release the adapter's resources, because another control process is about to lead."""
+        ...

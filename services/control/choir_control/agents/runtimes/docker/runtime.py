@@ -222,6 +222,10 @@ class DockerRuntime(RuntimeWithRecords[ContainerAgent]):
             )
         return len(orphans)
 
+    async def hand_over(self) -> None:
+        """Do what `close` does: the agents end fast, and are on this host."""
+        await self.close()
+
     async def close(self) -> None:
         """Kill the agents that still run and release the adapter's resources; idempotent."""
         if self._closed:

@@ -24,6 +24,7 @@ from choir_control.agents.runtimes.port import LaunchSpec
 MANAGED = "choir.managed"
 CLAIM = "choir.claim"
 AGENT = "choir.agent"
+"""Annotation with the agent's id, and label with its hash: an id may have characters that labels may not."""
 SESSION = "choir.session"
 EPOCH = "choir.epoch"
 LEADER = "choir.leader"
@@ -58,11 +59,23 @@ class PodSite:
     """Path of the state directory in the volume; empty for its root."""
 
 
-def pod_name(site: PodSite, agent_id: str) -> str:
-    """Return the fixed name of an agent's pod; the API server refuses a second pod with it."""
-    # an agent id may have characters that names of pods may not have, so a hash keeps names apart
-    digest = hashlib.sha256(f"{site.claim}/{agent_id}".encode()).hexdigest()[:8]
-    return f"choir-{agent_id.replace('_', '-').rstrip('-')}-{digest}"
+def pod_name(site: PodSite, agent_id: str, session_id: str = "", epoch: int = 0) -> str:
+    """Return the name of the pod of one start.
+
+    Each start has its own, so that it need not wait until the node has cleared up the pod before it.
+    """
+    start = hashlib.sha256(f"{session_id}/{epoch}".encode()).hexdigest()[:5]
+    return f"choir-{agent_id.replace('_', '-').rstrip('-')}-{agent_hash(site, agent_id)}-{start}"
+
+
+def agent_hash(site: PodSite, agent_id: str) -> str:
+    """Return what keeps agents apart in names and labels; an id may have characters that these may not."""
+    return hashlib.sha256(f"{site.claim}/{agent_id}".encode()).hexdigest()[:8]
+
+
+def agent_labels(site: PodSite, agent_id: str) -> dict[str, str]:
+    """Return the labels of every pod of one agent."""
+    return {**installation_labels(site), AGENT: agent_hash(site, agent_id)}
 
 
 def installation_labels(site: PodSite) -> dict[str, str]:
@@ -81,15 +94,7 @@ def pod_manifest(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": pod_name(site, spec.agent_id),
-            "labels": {**installation_labels(site), "app.kubernetes.io/name": "choir-agent"},
-            "annotations": {
-                AGENT: spec.agent_id,
-                SESSION: spec.session_id,
-                EPOCH: str(spec.epoch),
-            },
-        },
+        "metadata": _metadata(site, spec),
         "spec": {
             # control starts an agent again, with a new epoch
             "restartPolicy": "Never",
@@ -117,6 +122,18 @@ def pod_manifest(
                     "emptyDir": {"medium": "Memory", "sizeLimit": str(site.limits.tmp_bytes)},
                 },
             ],
+        },
+    }
+
+
+def _metadata(site: PodSite, spec: LaunchSpec) -> JsonObject:
+    return {
+        "name": pod_name(site, spec.agent_id, spec.session_id, spec.epoch),
+        "labels": {**agent_labels(site, spec.agent_id), "app.kubernetes.io/name": "choir-agent"},
+        "annotations": {
+            AGENT: spec.agent_id,
+            SESSION: spec.session_id,
+            EPOCH: str(spec.epoch),
         },
     }
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping
 
 import structlog
 
@@ -14,6 +15,7 @@ from choir_control.agents.runtimes.kubernetes.pod_state import (
     Pod,
     describe_exit,
     has_ended,
+    is_cleared_up,
     is_running,
     start_fault,
     start_progress,
@@ -24,16 +26,21 @@ log = structlog.get_logger()
 
 START_S = 180.0
 """Time for a node to be found or added, and to pull the image, in seconds."""
-FIRST_POLL_S, LONGEST_POLL_S = 0.1, 1.0
+FIRST_POLL_S, LONGEST_POLL_S = 0.1, 0.5
+REMOVED_WITHIN_S = 30.0
 ATTACH_ATTEMPTS = 5
 
 
-async def start_pod(api: PodApi, manifest: JsonObject, first_line: bytes) -> Pod:
-    """Create a pod, wait until it runs, and write its whole standard input; replace one that ended.
+async def start_pod(
+    api: PodApi, manifest: JsonObject, first_line: bytes, others: Mapping[str, str]
+) -> Pod:
+    """Create a pod, wait until it runs, and write its whole standard input.
 
-    Raises Conflict when a pod of that name runs, and Unavailable. No pod is left after an error.
+    `others` are the labels of its agent's pods. Raises Conflict when one of them runs, and Unavailable. No
+    pod is left after an error.
     """
-    created = await _create(api, manifest)
+    await _refuse_second(api, others)
+    created = await api.create(manifest)
     name, uid = str(created["metadata"]["name"]), uid_of(created)
     try:
         pod = await _await_running(api, name, uid)
@@ -48,31 +55,26 @@ async def start_pod(api: PodApi, manifest: JsonObject, first_line: bytes) -> Pod
 async def remove_pod(api: PodApi, name: str, uid: str, grace_s: int, confirm_s: float) -> None:
     """Delete a pod and wait until its node has confirmed that its processes ended.
 
-    If the node has not `confirm_s` seconds after the grace, the pod is deleted without it: the node is
-    lost or cut off, and what an agent there still writes to the log is refused by its epoch. Raises
-    Unavailable.
+    The pod may stay with the API server for 10 s more, while its node clears up volumes. If the node has not
+    confirmed the end `confirm_s` seconds after the grace, the pod is deleted without it: the node is lost or
+    cut off, and what an agent there still writes to the log is refused by its epoch. Raises Unavailable.
     """
     await api.delete(name, uid, grace_s)
-    if await _await_gone(api, name, uid, grace_s + confirm_s):
+    if await _await_end(api, name, uid, grace_s + confirm_s):
         return
     log.warning("the node of a pod does not confirm its end, deleting it without", pod=name)
     await api.delete(name, uid, 0)
-    await _await_gone(api, name, uid, confirm_s)
+    await _await_end(api, name, uid, confirm_s)
 
 
-async def _create(api: PodApi, manifest: JsonObject) -> Pod:
-    try:
-        return await api.create(manifest)
-    except Conflict:
-        metadata = manifest["metadata"]
-        assert isinstance(metadata, dict)
-        name = str(metadata["name"])
-    pod = await api.read(name)
-    if pod is not None:
+async def _refuse_second(api: PodApi, labels: Mapping[str, str]) -> None:
+    """Remove pods of the agent that ended. Raises Conflict if one runs, and Unavailable."""
+    for pod in (await api.list_pods(labels)).pods:
+        name = str(pod["metadata"]["name"])
         if not has_ended(pod):
             raise Conflict(_("The pod {name} already runs.").format(name=name))
-        await remove_pod(api, name, uid_of(pod), 1, LONGEST_POLL_S * 30)
-    return await api.create(manifest)
+        if not is_cleared_up(pod):
+            await api.delete(name, uid_of(pod), 1)
 
 
 async def _await_running(api: PodApi, name: str, uid: str) -> Pod:
@@ -115,11 +117,11 @@ async def _write_input(api: PodApi, name: str, first_line: bytes) -> None:
     await api.write_input(name, first_line)
 
 
-async def _await_gone(api: PodApi, name: str, uid: str, within_s: float) -> bool:
+async def _await_end(api: PodApi, name: str, uid: str, within_s: float) -> bool:
     deadline, pause_s = time.monotonic() + within_s, FIRST_POLL_S
     while True:
         pod = await api.read(name)
-        if pod is None or uid_of(pod) != uid:
+        if pod is None or uid_of(pod) != uid or has_ended(pod):
             return True
         if time.monotonic() > deadline:
             return False
@@ -129,6 +131,6 @@ async def _await_gone(api: PodApi, name: str, uid: str, within_s: float) -> bool
 
 async def _remove_quietly(api: PodApi, name: str, uid: str) -> None:
     try:
-        await remove_pod(api, name, uid, 1, LONGEST_POLL_S * 30)
+        await remove_pod(api, name, uid, 1, REMOVED_WITHIN_S)
     except Unavailable as error:
         log.warning("cannot remove a pod that did not start", pod=name, error=error.message)

@@ -35,6 +35,11 @@ def has_ended(pod: Pod) -> bool:
     return _phase(pod) in ENDED or "terminated" in _container_state(pod)
 
 
+def is_cleared_up(pod: Pod) -> bool:
+    """Return whether nothing is left to do but for its node: it ended, and was deleted."""
+    return has_ended(pod) and "deletionTimestamp" in pod["metadata"]
+
+
 def start_fault(pod: Pod) -> str:
     """Return why a pod cannot start until a person acts, or an empty string."""
     waiting = _container_state(pod).get("waiting") or {}

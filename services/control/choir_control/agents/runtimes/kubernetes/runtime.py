@@ -24,6 +24,7 @@ from choir_control.agents.runtimes.kubernetes.pod import (
     LEADER,
     SESSION,
     PodSite,
+    agent_labels,
     installation_labels,
     pod_manifest,
     pod_name,
@@ -35,6 +36,7 @@ from choir_control.agents.runtimes.kubernetes.pod_state import (
     describe_exit,
     exit_code,
     has_ended,
+    is_cleared_up,
     uid_of,
 )
 from choir_control.agents.runtimes.kubernetes.proxy_names import proxy_names
@@ -129,7 +131,7 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
 
         Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
         """
-        name = pod_name(self._site, spec.agent_id)
+        name = pod_name(self._site, spec.agent_id, spec.session_id, spec.epoch)
         await self._await_end_of_earlier(spec)
         agent = self._reserve(PodAgent(spec, name))
         try:
@@ -137,7 +139,8 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
             proxy = self._proxy if spec.egress_key else None
             names = await proxy_names(proxy) if proxy else None
             manifest = pod_manifest(self._site, spec, names)
-            pod = await start_pod(self._api, manifest, boot_line(spec, proxy))
+            others = agent_labels(self._site, spec.agent_id)
+            pod = await start_pod(self._api, manifest, boot_line(spec, proxy), others)
             writer = await asyncio.to_thread(self._logs.writer, spec)
         except BaseException:
             # the next start replaces a pod that is left
@@ -151,7 +154,7 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
         return agent.describe()
 
     async def _await_end_of_earlier(self, spec: LaunchSpec) -> None:
-        """Wait for an earlier epoch's pod to be gone: the agent says that it ends before its node does."""
+        """Wait for the end of an earlier epoch's pod: the agent says that it ends before its node does."""
         earlier = self._agents.get(spec.agent_id)
         if earlier is not None and earlier.spec.epoch < spec.epoch:
             with contextlib.suppress(TimeoutError):
@@ -199,7 +202,9 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
         """
         pod_list = await self._api.list_pods(installation_labels(self._site))
         own = {agent.uid for agent in self._agents.values()}
-        orphans = [pod for pod in pod_list.pods if uid_of(pod) not in own]
+        orphans = [
+            pod for pod in pod_list.pods if uid_of(pod) not in own and not is_cleared_up(pod)
+        ]
         await asyncio.gather(*(self._remove_orphan(pod) for pod in orphans))
         return len(orphans)
 
@@ -217,12 +222,19 @@ class KubernetesRuntime(RuntimeWithRecords[PodAgent]):
 
     async def close(self) -> None:
         """Kill the agents that still run and release the adapter's resources; idempotent."""
+        if not self._closed:
+            agents = [agent for agent in self._agents.values() if agent.uid]
+            await asyncio.gather(*(self._kill(agent) for agent in agents))
+            await self.hand_over()
+
+    async def hand_over(self) -> None:
+        """Release the adapter's resources; the next leader removes the agents, as after a crash."""
         if self._closed:
             return
         self._closed = True
-        agents = [agent for agent in self._agents.values() if agent.uid]
-        await asyncio.gather(*(self._kill(agent) for agent in agents))
         await self._watcher.stop()
+        outputs = [agent.output for agent in self._agents.values() if agent.output is not None]
+        await asyncio.gather(*(output.settled(0) for output in outputs))
         for task in self._watchers:
             task.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)

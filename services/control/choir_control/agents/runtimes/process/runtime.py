@@ -177,6 +177,10 @@ class ProcessRuntime(RuntimeWithRecords[ProcessAgent]):
         await self._launcher.preload()
         return killed_count
 
+    async def hand_over(self) -> None:
+        """Do what `close` does: the agents end fast, and are on this host."""
+        await self.close()
+
     async def close(self) -> None:
         """Kill the agents that still run and release the adapter's resources."""
         await asyncio.gather(*(self._kill(agent) for agent in list(self._agents.values())))
