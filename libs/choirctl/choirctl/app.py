@@ -89,8 +89,8 @@ class _TopLevel(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands and (places := _groups_with(args[0])):
             names = ", ".join(repr(f"{place} {args[0]}") for place in places[:MAX_PLACES])
-            said = _("No such command '{name}'. Did you mean {names}?")
-            ctx.fail(tr(said.format(name=args[0], names=names)))
+            message = _("No such command '{name}'. Did you mean {names}?")
+            ctx.fail(tr(message.format(name=args[0], names=names)))
         return super().resolve_command(ctx, args)
 
 

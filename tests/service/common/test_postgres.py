@@ -119,12 +119,12 @@ async def test_one_connection_asks_for_the_servers_own_types_for_all() -> None:
 
     class Counting(TypeCachingConnection):
         async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> Any:
-            before = len(type_cache._known)
+            before = len(type_cache._answers)
             found = await super()._introspect_types(typeoids, timeout)
-            asked.append(len(type_cache._known) - before)
+            asked.append(len(type_cache._answers) - before)
             return found
 
-    type_cache._known.clear()
+    type_cache._answers.clear()
     async with running_postgres() as server:
         for _ in range(2):
             connection = await asyncpg.connect(

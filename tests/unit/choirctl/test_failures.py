@@ -45,7 +45,7 @@ def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
 
 def test_a_subcommand_without_its_group_is_answered_with_the_group() -> None:
     assert "Did you mean 'agent restart'?" in run_choirctl("restart", "main").stderr
-    assert "'session list'" in run_choirctl("list").stderr
+    assert "'agent list'" in run_choirctl("list").stderr
 
 
 def test_the_version_is_an_option_as_well() -> None:

@@ -98,7 +98,7 @@ class Database:
         self._application = application
         self._setup = setup
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        # Permits are the connections that may be open; whoever waits for one gets it in order.
+        # Permits are the connections that may be open, given in the order of requests.
         self._permits = asyncio.Semaphore(1)
         self._allowed = 1
         self._waiting = 0

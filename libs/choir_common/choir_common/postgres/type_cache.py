@@ -13,7 +13,7 @@ import asyncpg
 FIRST_NORMAL_OID = 16_384
 """Lower object ids are assigned in Postgres' source (`FirstNormalObjectId` in its access/transam.h), and no
 release changes them."""
-_known: dict[frozenset[int], Any] = {}
+_answers: dict[frozenset[int], Any] = {}
 """What the server told about these types. A few entries: one per set of types that a statement has."""
 
 
@@ -32,10 +32,10 @@ class TypeCachingConnection(asyncpg.Connection):
     """
 
     async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> Any:
-        wanted = frozenset(typeoids)
+        oids = frozenset(typeoids)
         ask = super()._introspect_types  # type: ignore[misc]
-        if max(wanted) >= FIRST_NORMAL_OID:
-            return await ask(wanted, timeout)
-        if wanted not in _known:
-            _known[wanted], _ = await ask(wanted, timeout)
-        return _known[wanted], _NoStatement()
+        if max(oids) >= FIRST_NORMAL_OID:
+            return await ask(oids, timeout)
+        if oids not in _answers:
+            _answers[oids], _ = await ask(oids, timeout)
+        return _answers[oids], _NoStatement()

@@ -191,21 +191,21 @@ def search(
     )
 
     async def search_stores(memory: AsyncMemory) -> list[MemoryHits]:
-        return [await memory.search_by({**request, "store": each}) for each in stores]
+        return [await memory.search_by({**request, "store": name}) for name in stores]
 
-    found = send(find_target(ctx, home, url), agent, search_stores)
-    _print_hits(found, limit, as_json=as_json)
+    results = send(find_target(ctx, home, url), agent, search_stores)
+    _print_hits(results, limit, as_json=as_json)
 
 
-def _print_hits(found: Sequence[MemoryHits], limit: int, *, as_json: bool) -> None:
-    merged = merge_hits(found, limit)
+def _print_hits(results: Sequence[MemoryHits], limit: int, *, as_json: bool) -> None:
+    merged = merge_hits(results, limit)
     if as_json:
         print_json(merged)
         return
     print_rows(hit_rows(merged.hits), _("Nothing was found."))
     receipts = [
         _("Receipt: {receipt_id}").format(receipt_id=part.receipt_id)
-        for part in found
+        for part in results
         if part.receipt_id
     ]
     for words in (server_text(merged.degraded or ""), *receipts):
@@ -213,26 +213,26 @@ def _print_hits(found: Sequence[MemoryHits], limit: int, *, as_json: bool) -> No
             stderr_console().print(words, markup=False)
 
 
-def merge_hits(found: Sequence[MemoryHits], limit: int) -> MemoryHits:
+def merge_hits(results: Sequence[MemoryHits], limit: int) -> MemoryHits:
     """Return the most relevant hits of searches in several stores, each text once.
 
     Scores hold within one search only; relevance can be compared. The receipt is that of the search with the
     first hit.
     """
-    if len(found) == 1:
-        return found[0]
+    if len(results) == 1:
+        return results[0]
     ranked = sorted(
-        ((hit, part) for part in found for hit in part.hits), key=lambda it: -it[0].relevance
+        ((hit, part) for part in results for hit in part.hits), key=lambda it: -it[0].relevance
     )
     by_text: dict[str, MemoryHit] = {}
     for hit, _part in ranked:
         by_text.setdefault(hit.text, hit)
-    first = ranked[0][1] if ranked else found[0]
+    first = ranked[0][1] if ranked else results[0]
     return first.model_copy(
         update={
             "hits": tuple(by_text.values())[:limit],
-            "arms_used": tuple(dict.fromkeys(arm for part in found for arm in part.arms_used)),
-            "degraded": next((part.degraded for part in found if part.degraded), None),
+            "arms_used": tuple(dict.fromkeys(arm for part in results for arm in part.arms_used)),
+            "degraded": next((part.degraded for part in results if part.degraded), None),
         }
     )
 
@@ -245,7 +245,7 @@ def _chosen_store(
 
 
 def _chosen_stores(store: str, query: str) -> Sequence[str]:
-    """Return the stores to search; only a search with words takes place in both."""
+    """Return the stores to search; only a search for something takes place in both."""
     if store != "all":
         return (store,)
     return STORES if query.strip() else STORES[:1]
