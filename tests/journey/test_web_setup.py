@@ -305,6 +305,7 @@ async def test_a_model_is_tested_and_the_page_says_what_mends_it(
     cockpit: Cockpit, provider: OpenAi
 ) -> None:
     page = cockpit.page
+    await cockpit.open("setup", "models")
     test = button(cockpit, "Test gpt: send it one request")
     result = page.locator("[data-outcome]")
     await test.click()

@@ -360,7 +360,7 @@ async def test_a_persons_session_reaches_the_own_conversations_only(
     assert await browser.names("/v1/dms") == ["kitchen"]
     assert await browser.status("/v1/dms/kitchen/history") == 200
     schema = (await web.get("/v1/openapi.json")).json()
-    own = {"/v1/dms", SESSION, f"{SESSION}/push", f"{SESSION}/presence"}
+    own = {"/v1/dms", *(f"{SESSION}{end}" for end in ("", "/push", "/presence", "/sentences"))}
     tried = 0
     for path, methods in schema["paths"].items():
         # each route of another's conversation, and all that is for operators

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from choir_common.bus.client import Bus
+from choir_common.postgres import pool
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_local.nats import EmbeddedNats
@@ -25,6 +26,12 @@ __all__ = ["database", "nats", "postgres"]
 async def create_schema(database: Database) -> None:
     """Create control's schema in an empty database."""
     await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
+
+
+@pytest.fixture
+def wide_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pools open a connection at once for each caller that waits; in the queue of one, the first wins."""
+    monkeypatch.setattr(pool, "GROW_AFTER_S", 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,7 @@ async def test_a_resent_heartbeat_is_acknowledged_without_effect(
     assert world.gateway.texts == ["once"] and await stored(world, agent) == 2
 
 
+@pytest.mark.usefixtures("wide_pools")
 async def test_the_same_heartbeat_sent_at_once_many_times_is_stored_once(
     world: World, agent: AgentHand
 ) -> None:

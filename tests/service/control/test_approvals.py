@@ -138,6 +138,7 @@ async def open_signals(world: World) -> int:
     )
 
 
+@pytest.mark.usefixtures("wide_pools")
 async def test_many_deciders_and_the_clock_at_once_make_exactly_one_decision(
     world: World, agent: AgentHand
 ) -> None:

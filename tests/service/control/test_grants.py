@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from choir_common.clients.control import NatsControlClient
 from choir_common.wire.grants import EVERY_SCOPE, GrantScope, GrantUse
 from choir_common.wire.messages import ButtonPress, OutboundMessage
@@ -200,6 +202,7 @@ async def test_a_scope_that_was_not_offered_decides_nothing(world: World, agent:
     assert (await request_call(agent, "c1", payload, scopes=("once",))).status == "pending"
 
 
+@pytest.mark.usefixtures("wide_pools")
 async def test_of_many_decisions_with_scopes_one_wins_and_gives_one_grant_or_none(
     world: World, agent: AgentHand
 ) -> None:

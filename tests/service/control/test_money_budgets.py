@@ -182,6 +182,7 @@ async def test_only_an_admin_extends_the_budget_of_all_agents(limited: World) ->
 
 
 @pytest.mark.parametrize("seed", nightly_from(1, range(3)))
+@pytest.mark.usefixtures("wide_pools")
 async def test_concurrent_lanes_of_several_agents_never_exceed_a_limit(
     limited: World, seed: int
 ) -> None:

@@ -335,6 +335,7 @@ async def test_an_undeliverable_reminder_has_failed(world: World) -> None:
     assert shown.runs[0].detail == "no such chat"
 
 
+@pytest.mark.usefixtures("wide_pools")
 async def test_two_workers_that_look_at_the_same_time_start_a_run_once(world: World) -> None:
     assert world.control is not None
     view = await add(world)

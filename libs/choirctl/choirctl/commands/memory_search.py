@@ -173,7 +173,7 @@ def search(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search what an agent knows, and everything that was said in its sessions.
+    """Search what an agent knows, and what was said in its sessions.
 
     Shows the score of each hit from each arm of the search, and the id of the receipt. Without QUERY it
     reads a --session in order, or lists the newest documents of a --grain, a time or an age.
